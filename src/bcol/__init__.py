@@ -1,10 +1,8 @@
-"""bcol: offline reinforcement learning with a hard budget on deviation.
+"""bcol: offline reinforcement learning with a hard budget on deviation."""
 
-Names are imported when first used, so that what needs no JAX does not load it.
-"""
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from bcol._lazy import export
 
 if TYPE_CHECKING:
     from bcol import budget as budget
@@ -12,22 +10,13 @@ if TYPE_CHECKING:
     from bcol.errors import InputError as InputError
 
 __version__ = "0.1.0"
-
-# Public name -> the module that holds it; a name that maps to itself is a module.
-_PUBLIC = {
-    "budget": "bcol.budget",
-    "tabular": "bcol.tabular",
-    "InputError": "bcol.errors",
-}
 __all__ = ["InputError", "__version__", "budget", "tabular"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'bcol' has no attribute {name!r}")
-    module = import_module(_PUBLIC[name])
-    return module if module.__name__ == f"bcol.{name}" else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+export(
+    __name__,
+    {
+        "InputError": "bcol.errors",
+        "budget": "bcol.budget",
+        "tabular": "bcol.tabular",
+    },
+)

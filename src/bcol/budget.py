@@ -8,60 +8,62 @@ A *deviation* is a decision not drawn from the behaviour policy mu. With b devia
 where Q(s, b, a) is the value of doing a in s when b deviations are left *after* a. The tabular solver, the
 agents and the deployed policy all take their budget arithmetic from here.
 
-Functions that see every budget at once have it as the leading axis: row b belongs to budget b. They use only
-the array API, so NumPy and JAX arrays, jit and vmap all work.
+Arrays over all budgets have the budget as the leading axis: row b belongs to b deviations left. The functions
+use only the array API, so NumPy and JAX arrays, jit and vmap all work.
 """
 
 from typing import Any, Literal
 
+import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from bcol.errors import InputError
+
 Heads = Literal["remaining", "literal"]
-"""How actor heads are numbered: by the deviations that remain after acting, or by those left before."""
+"""How actor heads are numbered: by the deviations that remain after acting, or by those left before it."""
 
 
-def deviation_gain(
-    follow: Float[Any, "budgets *state"], deviate: Float[Any, "budgets *state"]
-) -> Float[Any, "budgets-1 *state"]:
-    """What deviating is worth more than following, for b = 1..B: `deviate[b-1] - follow[b]`.
+def after_deviating(best: Float[Any, "budgets *state"]) -> Float[Any, "budgets *state"]:
+    """The value of deviating with b deviations left, from the values of what is left afterwards.
 
     Args:
-        follow: `follow[b]` is E_{a~mu} Q(s, b, a), the value of following mu with b deviations left.
-        deviate: `deviate[j]` is max_a Q(s, j, a), the value of the best action that leaves j deviations.
+        best: row j is max_a Q(s, j, a), the value of the best action that leaves j deviations.
 
     Returns:
-        Row b-1 is the gain of deviating with b deviations left.
+        Row b is max_a Q(s, b-1, a); row 0 is -inf, since nothing is left to spend.
     """
-    return deviate[:-1] - follow[1:]
+    xp = best.__array_namespace__()
+    return xp.concat([xp.full_like(best[:1], -xp.inf), best[:-1]])
 
 
-def backup(
-    follow: Float[Any, "budgets *state"], deviate: Float[Any, "budgets *state"]
-) -> Float[Any, "budgets *state"]:
-    """The value of deciding well: V(s, b) = max(deviate[b-1], follow[b]) for b > 0, and follow[0] for b = 0.
+def backup(follow: Float[Any, "*shape"], deviate: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
+    """The value of deciding well, V(s, b): the better of following mu and deviating.
 
     Args:
-        follow: `follow[b]` is E_{a~mu} Q(s, b, a).
-        deviate: `deviate[j]` is max_a Q(s, j, a); the last row is never used.
+        follow: E_{a~mu} Q(s, b, a), which keeps the budget.
+        deviate: max_a Q(s, b-1, a), which spends one; -inf where b = 0 (see `after_deviating`).
     """
-    xp = follow.__array_namespace__()
-    return xp.concat([follow[:1], xp.maximum(deviate[:-1], follow[1:])])
+    return follow.__array_namespace__().maximum(deviate, follow)
 
 
 def select(
-    follow: Float[Any, "*batch"], deviate: Float[Any, "*batch"], budget_left: Int[Any, "*batch"]
-) -> Bool[Any, "*batch"]:
-    """Whether to deviate now: only if it is worth strictly more than following and budget is left.
+    follow: Float[Any, "*shape"],
+    deviate: Float[Any, "*shape"],
+    budget_left: Int[Any, "*shape"],
+    margin: float = 0.0,
+) -> Bool[Any, "*shape"]:
+    """Whether to deviate: only if budget is left and deviating is worth more than following plus `margin`.
 
     Args:
-        follow: the value of following mu, which keeps the budget.
-        deviate: the value of deviating, which leaves one deviation fewer.
-        budget_left: deviations left before this decision.
+        follow: the value of following mu with b deviations left.
+        deviate: the value of deviating, after which b-1 are left.
+        budget_left: b, before this decision.
+        margin: the least gain worth a unit of budget; a tie follows.
     """
-    return (deviate > follow) & (budget_left > 0)
+    return (deviate > follow + margin) & (budget_left > 0)
 
 
-def spend(budget_left: Int[Any, "*batch"], deviated: Bool[Any, "*batch"]) -> Int[Any, "*batch"]:
+def spend(budget_left: Int[Any, "*shape"], deviated: Bool[Any, "*shape"]) -> Int[Any, "*shape"]:
     """The deviations left after a decision: b' = b - 1{deviated}."""
     return budget_left - deviated.astype(budget_left.dtype)
 
@@ -78,3 +80,30 @@ def actor_head(budget_left: Any, heads: Heads = "remaining") -> Any:
     the head that fits is b-1 ("remaining"). The paper's Select asks head b instead ("literal").
     """
     return critic_head(budget_left) if heads == "remaining" else budget_left
+
+
+class BudgetCounter:
+    """Counts the deviations left in each of n episodes, and never lets one spend more than it was given.
+
+    Attributes:
+        left: deviations left, one entry per episode.
+    """
+
+    left: Int[np.ndarray, " n"]
+
+    def __init__(self, n: int, budget: Any, limit: int):
+        """Give each of `n` episodes a budget (one number, or one each) of 0..limit deviations, or InputError."""
+        given = np.asarray(budget)
+        if given.dtype.kind not in "iu" or given.ndim > 1 or (given.ndim == 1 and given.shape != (n,)):
+            raise InputError(f"budget must be a whole number, or {n} of them (one per episode): got {budget!r}")
+        if given.size and (given.min() < 0 or given.max() > limit):
+            raise InputError(f"budget must lie in 0..{limit}, the budget this was made for: got {budget!r}")
+        self.left = np.broadcast_to(given, (n,)).astype(np.int64)
+
+    def decide(
+        self, follow: Float[np.ndarray, " n"], deviate: Float[np.ndarray, " n"], margin: float = 0.0
+    ) -> Bool[np.ndarray, " n"]:
+        """Select for each episode (see `select`), book what is spent, and return who deviates."""
+        deviated = select(follow, deviate, self.left, margin)
+        self.left = spend(self.left, deviated)
+        return deviated

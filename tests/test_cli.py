@@ -1,0 +1,69 @@
+import subprocess
+import sys
+
+import pytest
+
+import bcol
+from bcol.cli import main
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "bcol", *arguments], capture_output=True, text=True, timeout=120)
+
+
+def test_the_demo_shows_the_table_and_saves_the_picture(tmp_path, capsys):
+    main(["demo", "--output", str(tmp_path)])
+    shown = capsys.readouterr().out
+    for row in ("the log", "budget 0", "budget 3", "no budget"):
+        assert row in shown
+    assert (tmp_path / "gridworld.png").exists()
+
+
+def test_gridworld_takes_a_map(tmp_path, capsys):
+    (tmp_path / "map.txt").write_text("S..G\n....\n\nway 9 S S E3 N\n")
+    main(
+        [
+            "gridworld",
+            "--map",
+            str(tmp_path / "map.txt"),
+            "--budget",
+            "1",
+            "--output",
+            str(tmp_path / "g.svg"),
+        ]
+    )
+    assert "budget 1" in capsys.readouterr().out
+    assert (tmp_path / "g.svg").read_text().startswith("<?xml")
+
+
+def test_version_and_help_run_as_a_user_runs_them():
+    assert run("--version").stdout.strip() == f"bcol {bcol.__version__}"
+    for arguments in ((), ("--help",), ("gridworld", "--help")):
+        shown = run(*arguments)
+        assert shown.returncode == 0
+        assert "examples:" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--budget", "-1"], "budget must be a whole number"),
+        (["--discount", "1"], "discount must lie in [0, 1)"),
+        (["--noise", "2"], "noise must lie in [0, 1]"),
+        (["--episodes", "0"], "episodes must be"),
+        (["--output", "grid.pdf"], "output must end in .png or .svg"),
+        (["--map", "no/such/file"], "cannot read 'no/such/file'"),
+        (["--unvisited", "refuse"], "was never logged"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["gridworld", *arguments])
+    assert stop.value.code == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+
+
+def test_a_word_that_is_no_number_is_exit_code_2():
+    assert run("gridworld", "--budget", "many").returncode == 2
