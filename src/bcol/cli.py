@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"bcol {bcol.__version__}")
         return
     command = tyro.cli(
-        Command,  # type: ignore[arg-type]  # a union of annotated commands is what tyro wants
+        Command,
         prog="bcol",
         description=_DESCRIPTION,
         args=arguments or ["--help"],

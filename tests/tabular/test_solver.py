@@ -92,7 +92,7 @@ def test_the_reported_error_holds_and_is_not_idle(dtype, tol):
 
 def test_an_error_that_float32_cannot_guarantee_is_refused():
     with pytest.raises(InputError, match="finer than float32 can guarantee.*dtype='float64'"):
-        solve(*random_mdp(0), discount=0.99, budget=1, tol=1e-6, dtype="float32")
+        solve(*random_mdp(0), 0.99, 1, tol=1e-6, dtype="float32")
 
 
 def test_states_with_very_different_numbers_of_successors():
@@ -223,7 +223,7 @@ class TestBadInput:
         self.bad("dtype must be", dtype="float16")
 
     def test_policy(self):
-        policy = solve(*random_mdp(0), budget=2).policy()
+        policy = solve(*random_mdp(0), 0.9, 2).policy()
         with pytest.raises(InputError, match="call policy.reset"):
             policy.act(0)
         with pytest.raises(InputError, match=r"budget must lie in 0\.\.2"):

@@ -126,7 +126,10 @@ class GridWorld:
         return [self._logged(habit, noise, random, limit) for habit in self.habits for _ in range(habit.episodes)]
 
     def _logged(self, habit: Habit, noise: float, random: np.random.Generator, limit: int) -> Episode:
-        state, states, actions, rewards = np.array(habit.path[:1]), [habit.path[0]], [], []
+        state = np.array(habit.path[:1])
+        states: list[int] = [habit.path[0]]
+        actions: list[int] = []
+        rewards: list[float] = []
         while not self.terminal[state[0]] and len(actions) < limit:
             action = random.integers(4, size=1) if random.random() < noise else habit.action[state]
             state, reward = self.step(state, action, random)

@@ -1,7 +1,7 @@
 """Finite decision problems with a known behaviour: the arrays `solve` takes, and the checks they must pass."""
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,9 +9,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from bcol.errors import InputError
-
-Transition = Float[np.ndarray, "S A S"] | sp.csr_array
-"""P(s'|s, a): dense [S, A, S], or sparse [S*A, S] with row s*A + a."""
 
 # Probabilities typed by hand or stored as float32 miss one by about this much; they are rescaled to it.
 _SUM_TOLERANCE = 1e-5
@@ -22,19 +19,21 @@ class MDP:
     """A finite MDP and the behaviour that was logged in it.
 
     Attributes:
-        transition: P(s'|s, a), dense [S, A, S] or sparse [S*A, S].
+        transition: P(s'|s, a), dense [S, A, S], or scipy.sparse [S*A, S] with row s*A + a.
         reward: r(s, a), [S, A].
         behavior: mu(a|s), [S, A].
         initial: P_0(s), [S].
     """
 
-    transition: Transition
+    transition: Any
     reward: Float[np.ndarray, "S A"]
     behavior: Float[np.ndarray, "S A"]
     initial: Float[np.ndarray, " S"]
 
 
-def checked(transition: Any, reward: ArrayLike, behavior: ArrayLike, dtype: np.dtype) -> tuple[Any, ...]:
+def checked(
+    transition: Any, reward: ArrayLike, behavior: ArrayLike, dtype: np.dtype
+) -> tuple[Any, np.ndarray, np.ndarray]:
     """The same arrays, of one dtype and with rows that sum to one; InputError if they describe no MDP."""
     rewards = _real_array(reward, "reward", dtype)
     if rewards.ndim != 2 or 0 in rewards.shape:
@@ -42,7 +41,6 @@ def checked(transition: Any, reward: ArrayLike, behavior: ArrayLike, dtype: np.d
     n_states, n_actions = rewards.shape
     mu = _real_array(behavior, "behavior", dtype)
     _require_shape(mu, (n_states, n_actions), "behavior")
-    p: Transition
     if sp.issparse(transition):
         p = sp.csr_array(transition, dtype=dtype, copy=True)
         _require_shape(p, (n_states * n_actions, n_states), "transition (sparse)")
@@ -108,7 +106,7 @@ def _distribution(p: Any, name: str, n_actions: int) -> Any:
     if sp.issparse(p):
         p.data /= np.repeat(sums, np.diff(p.indptr)).astype(p.dtype)
         return p
-    return p / cast(np.ndarray, sums)[..., None].astype(p.dtype)
+    return p / sums[..., None].astype(p.dtype)
 
 
 def _sparse_index(p: sp.csr_array, position: int, n_actions: int) -> list[int]:

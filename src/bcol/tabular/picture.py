@@ -83,7 +83,7 @@ def _draw_map(axes: Axes, study: Study, budget: int) -> None:
 def _draw_values(axes: Axes, study: Study) -> None:
     log, *plans, free = study.outcomes
     budgets = np.arange(len(plans))
-    promised = [plan.promised for plan in plans]
+    promised = [float(plan.promised or 0) for plan in plans]
     delivered = [plan.delivered.mean() for plan in plans]
     error = [1.96 * plan.delivered.std() / np.sqrt(len(plan.delivered)) for plan in plans]
     axes.plot(budgets, promised, color=_PLAN, lw=2, marker="o", label="promised by the plan: V(start, B)")

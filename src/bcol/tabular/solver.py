@@ -148,7 +148,7 @@ def solve(
                 + (" or dtype='float64'" if dtype == "float32" else "")
             )
         # residual <= target makes (gamma * residual + rounding) / (1 - gamma) <= tol
-        target = (tol * (1 - discount) - rounding) / max(discount, np.finfo(real).tiny)
+        target = (tol * (1 - discount) - rounding) / max(discount, 1e-300)
         v = jnp.zeros((len(r), budget + 1), real)
         v, residual, sweeps = _iterate(v, layout, discount, target, progress)
         error = (discount * residual + rounding) / (1 - discount)
@@ -181,7 +181,7 @@ def _advance(v: Array, blocks: Any, discount: Array, target: Array, limit: Array
         new = sweep(v, blocks, discount)
         return new, jnp.abs(new - v).max(), done + 1
 
-    return jax.lax.while_loop(unfinished, step, (v, jnp.asarray(jnp.inf, v.dtype), 0))
+    return jax.lax.while_loop(unfinished, step, (v, jnp.asarray(jnp.inf, v.dtype), jnp.asarray(0)))
 
 
 def _iterate(v: Array, layout: Layout, discount: float, target: float, progress: bool) -> tuple[Array, float, int]:

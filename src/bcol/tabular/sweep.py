@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from bcol.budget import after_deviating, backup
 
-# The intermediate Q of a block of states should stay in the cache: this many bytes was fastest on the CPUs tried.
-_BLOCK_BYTES = 4 << 20
-# Successor slots fused into one pass over a block.
-_UNROLL = 8
+# The intermediate Q of a block of states should stay in the cache: these sizes were fastest on the CPUs tried.
+_BLOCK_BYTES, _BLOCK_STATES = 4 << 20, 5000
+# Successor slots that are added up in one pass over a block.
+_GROUP = 8
 
 
 class Block(NamedTuple):
@@ -62,6 +62,8 @@ def lay_out(transition: Any, reward: np.ndarray, behavior: np.ndarray) -> Layout
     for k in np.unique(size_class):
         states = order[size_class[order] == k]
         width = int(count[states].max())
+        if width > _GROUP:
+            width = -(-width // _GROUP) * _GROUP
         # Slot k of a pair is entry indptr + k of the sparse arrays where it has one.
         start = transition.indptr[:-1].reshape(n_states, n_actions)[states]
         slot = start[..., None] + np.arange(width, dtype=start.dtype)
@@ -83,14 +85,18 @@ def action_values(v: Float[Array, "S budgets"], block: Block, discount: Float[Ar
     if block.successor is None:
         expected = jnp.dot(block.probability, v, precision="highest")
     else:
+        n_actions, width = block.successor.shape
+        group = min(width, _GROUP)
+        grouped = [x.reshape(n_actions, -1, group).swapaxes(0, 1) for x in (block.successor, block.probability)]
 
-        def add_slot(total, slot):
-            successor, probability = slot
-            return total + probability[:, None] * v.at[successor].get(mode="promise_in_bounds"), None
+        def add_group(total, slots):
+            successor, probability = slots
+            for k in range(group):
+                fetched = v.at[successor[:, k]].get(mode="promise_in_bounds")
+                total = total + probability[:, k, None] * fetched
+            return total, None
 
-        nothing = jnp.zeros((block.reward.shape[0], v.shape[1]), v.dtype)
-        slots = (block.successor.T, block.probability.T)
-        expected, _ = jax.lax.scan(add_slot, nothing, slots, unroll=min(_UNROLL, len(slots[0])))
+        expected, _ = jax.lax.scan(add_group, jnp.zeros((n_actions, v.shape[1]), v.dtype), grouped)
     return block.reward[:, None] + discount * expected
 
 
@@ -111,7 +117,7 @@ def over_states(function: Any, v: Float[Array, "S budgets"], blocks: tuple[Block
         if block.successor is None:
             return jax.vmap(one_state)(block)  # a dense product is blocked by the library that runs it
         row_bytes = block.reward.shape[1] * v.shape[1] * v.dtype.itemsize
-        return jax.lax.map(one_state, block, batch_size=max(1, _BLOCK_BYTES // row_bytes))
+        return jax.lax.map(one_state, block, batch_size=max(1, min(_BLOCK_STATES, _BLOCK_BYTES // row_bytes)))
 
     parts = [mapped(block) for block in blocks]
     return jax.tree.map(lambda *xs: xs[0] if len(xs) == 1 else jnp.concatenate(xs), *parts)
