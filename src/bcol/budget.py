@@ -23,17 +23,17 @@ Heads = Literal["remaining", "literal"]
 """How actor heads are numbered: by the deviations that remain after acting, or by those left before it."""
 
 
-def after_deviating(best: Float[Any, "budgets *state"]) -> Float[Any, "budgets *state"]:
-    """The value of deviating with b deviations left, from the values of what is left afterwards.
+def after_deviating(best: Float[Any, "B *state"]) -> Float[Any, "B+1 *state"]:
+    """The value of deviating with b = 0..B deviations left, from the values of what is left afterwards.
 
     Args:
-        best: row j is max_a Q(s, j, a), the value of the best action that leaves j deviations.
+        best: row j is max_a Q(s, j, a), the value of the best action that leaves j = 0..B-1 deviations.
 
     Returns:
         Row b is max_a Q(s, b-1, a); row 0 is -inf, since nothing is left to spend.
     """
     xp = best.__array_namespace__()
-    return xp.concat([xp.full_like(best[:1], -xp.inf), best[:-1]])
+    return xp.concat([xp.full((1, *best.shape[1:]), -xp.inf, dtype=best.dtype), best])
 
 
 def backup(follow: Float[Any, "*shape"], deviate: Float[Any, "*shape"]) -> Float[Any, "*shape"]:

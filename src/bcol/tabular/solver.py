@@ -86,7 +86,7 @@ class Solution:
         def options(q: Float[Array, "A budgets"], behavior: Float[Array, " A"]) -> tuple[Array, ...]:
             follow, best = follow_and_best(q, behavior)
             greedy = jnp.argmax(q, axis=0).astype(jnp.int32)
-            return follow, after_deviating(best), jnp.concatenate([-jnp.ones_like(greedy[:1]), greedy[:-1]])
+            return follow, after_deviating(best[:-1]), jnp.concatenate([-jnp.ones_like(greedy[:1]), greedy[:-1]])
 
         keep, spend, action = self._per_state(options)
         return keep.T, spend.T, action.T

@@ -130,6 +130,6 @@ def sweep(
 
     def value(q: Float[Array, "A budgets"], behavior: Float[Array, " A"]) -> Float[Array, " budgets"]:
         follow, best = follow_and_best(q, behavior)
-        return backup(follow, after_deviating(best))
+        return backup(follow, after_deviating(best[:-1]))
 
     return over_states(value, v, blocks, discount)
