@@ -51,8 +51,7 @@ def _values(log: Log, task: Task | None) -> Iterator[Problem]:
     if log.discrete:
         return
     if log.action_low is None or log.action_high is None:
-        limit = 1.0
-        outside = np.flatnonzero((np.abs(log.actions) > limit + 1e-5).any(axis=1))
+        outside = np.flatnonzero((np.abs(log.actions) > 1 + 1e-5).any(axis=1))
         if len(outside) and task is not None:
             yield Problem(
                 "error",
@@ -72,7 +71,7 @@ def _episodes(log: Log, task: Task | None) -> Iterator[Problem]:
     timeouts = np.zeros(len(log), dtype=bool) if log.timeouts is None else log.timeouts
     ends_at_terminal = task is None or task.ends_at_terminal
     limit = None if task is None else task.episode_limit
-    ends = episode_ends(log, episode_limit=limit, ends_at_terminal=ends_at_terminal)
+    ends = episode_ends(log, task)
     if task is not None and task.caveat is not None:
         yield Problem(
             "warning", task.caveat, "episodes end at the wrong rows wherever nothing else shows the true ends"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,9 @@ def log_from_columns(
     """
     chosen = _choose(list(names), columns or Columns(), source)
     arrays = load([name for group in chosen.values() for name in group])
-    parts = {meaning: _join(source, [arrays[name] for name in group]) for meaning, group in chosen.items()}
+    parts: dict[str, Any] = {
+        meaning: _join(source, [arrays[name] for name in group]) for meaning, group in chosen.items()
+    }
     episode, step = parts.pop("episode", None), parts.pop("step", None)
     order, last = _episodes(source, episode, step, len(parts["reward"]))
     if order is not None:

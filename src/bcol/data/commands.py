@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -27,7 +28,7 @@ from bcol.errors import InputError
 class List:
     """The datasets known by name, and which of them are on this machine.
 
-    Examples:
+    examples:
         bcol data list
         bcol data list --contains antmaze
     """
@@ -37,7 +38,9 @@ class List:
 
     def run(self) -> None:
         """Print the table."""
-        table = Table("name", "environment", "0 .. 100 is a return of", "steps", "here")
+        table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+        for title in ("name", "environment", "0 .. 100", "steps", "here"):
+            table.add_column(title, no_wrap=True)
         for task in TASKS.values():
             if self.contains in task.name:
                 low, high = task.reference
@@ -68,7 +71,7 @@ class _Reads:
 class Info(_Reads):
     """What is in a dataset: rows, episodes, returns, lengths, ends, actions, rewards.
 
-    Examples:
+    examples:
         bcol data info hopper-medium-v2
         bcol data info logs.hdf5 --task hopper-medium-v2 --histogram returns.png
         bcol data info logs.csv --columns.observation "sensor_*" --columns.action torque
@@ -114,7 +117,7 @@ class Info(_Reads):
 class Check(_Reads):
     """Every problem of a dataset, with rows, and what it would do to training. Exit code 1 if there is any.
 
-    Examples:
+    examples:
         bcol data check antmaze-umaze-v0
         bcol data check logs.npz --rows 50
     """
@@ -147,7 +150,7 @@ class Check(_Reads):
 class Convert(_Reads):
     """Write a dataset as D4RL HDF5 or as a Minari dataset; every time-out is marked in what is written.
 
-    Examples:
+    examples:
         bcol data convert logs.parquet logs.hdf5
         bcol data convert hopper-medium-v2 minari:hopper/d4rl-medium-v2
     """
@@ -163,14 +166,11 @@ class Convert(_Reads):
         if not to_minari and Path(self.out).exists():
             raise InputError(f"{self.out} exists already; delete it or choose another name")
         log, task = self.read()
-        ends: dict[str, Any] = {}
-        if task is not None:
-            ends = {"episode_limit": task.episode_limit, "ends_at_terminal": task.ends_at_terminal}
         with _progress(f"Writing {self.out}"):
             if to_minari:
-                write_minari(self.out.removeprefix("minari:"), log, **ends)
+                write_minari(self.out.removeprefix("minari:"), log, task=task)
             else:
-                write_d4rl(self.out, with_timeouts(log, **ends))
+                write_d4rl(self.out, with_timeouts(log, task))
         Console().print(f"wrote {len(log):,} rows to {self.out}", highlight=False)
 
 
@@ -178,7 +178,7 @@ class Convert(_Reads):
 class Download:
     """Fetch D4RL files into the cache: resumed if interrupted, checksums recorded and verified.
 
-    Examples:
+    examples:
         bcol data download hopper-medium-v2 walker2d-medium-v2
         bcol data download antmaze-umaze-v2 --mirror http://localhost:8000/offline_rl
     """
@@ -205,7 +205,8 @@ class Download:
 @contextmanager
 def _progress(what: str) -> Any:
     """A bar with the time left, gone when done."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task(what, total=None)
         advance: Callable[[float], None] = lambda part: progress.update(bar, completed=part, total=1.0)  # noqa: E731
         yield advance

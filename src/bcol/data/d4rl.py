@@ -21,6 +21,7 @@ Progress = Callable[[float], None]
 
 _NEEDED = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations")
+_SAFE_KINDS = "biufS"
 _SLICE_BYTES = 1 << 25
 # Deflate cannot shrink anything further than about 1032 times; a file that claims more is damaged, and
 # believing it would fill the memory.
@@ -35,7 +36,7 @@ def read_d4rl(path: str | os.PathLike[str], progress: Progress | None = None) ->
         progress: told how far reading is.
     """
     path = Path(path)
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, Any] = {}
     with _opened(path) as file:
         for name in _NEEDED:
             if name not in file:
@@ -61,7 +62,8 @@ def read_d4rl(path: str | os.PathLike[str], progress: Progress | None = None) ->
 class Tree(Mapping[str, Any]):
     """The arrays below one group of an HDF5 file, by path, read when asked for; empty without such a group.
 
-    Where the file has an array in the group's place, it is the only entry, under the group's name.
+    Where the file has an array in the group's place, it is the only entry, under the group's name. Strings of
+    variable length are left out: in damaged files the HDF5 library searches for them forever.
     """
 
     def __init__(self, path: Path, group: str) -> None:
@@ -69,17 +71,14 @@ class Tree(Mapping[str, Any]):
         self._path, self._group = path, group
 
     def __getitem__(self, name: str) -> Any:
-        """Open the file and read one array."""
-        import h5py
-
+        """Open the file and read one array, or one number or string."""
         if name not in self._names:
             raise KeyError(name)
         with _opened(self._path) as file:
             item = file[self._group] if name == self._group else file[self._group][name]
-            if h5py.check_string_dtype(item.dtype) is not None:
-                return item.asstr()[()]
             _safe_size(self._path, f"{self._group}/{name}", item)
-            return item[()]
+            value = item[()]
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     def __iter__(self) -> Iterator[str]:
         """The paths, as `policy/fc0/weight`."""
@@ -100,9 +99,12 @@ class Tree(Mapping[str, Any]):
             if isinstance(item, h5py.Dataset):
                 return [self._group]
             found: list[str] = []
-            item.visititems(
-                lambda name, child: found.append(name) if isinstance(child, h5py.Dataset) else None
-            )
+
+            def visit(name: str, child: Any) -> None:
+                if isinstance(child, h5py.Dataset) and child.dtype.kind in _SAFE_KINDS:
+                    found.append(name)
+
+            item.visititems(visit)
             return found
 
 
@@ -130,13 +132,13 @@ def write_d4rl(path: str | os.PathLike[str], log: Log) -> None:
 
 
 def _write(file: Any, name: str, value: Any) -> None:
-    array = np.asarray(value)
+    array = np.asarray(value.encode() if isinstance(value, str) else value)
     if array.ndim == 0 or array.size == 0:
-        file.create_dataset(name, data=value)
+        file.create_dataset(name, data=array)
     else:
         rows = max(1, min(len(array), (1 << 20) // max(1, array[0].nbytes)))
         file.create_dataset(
-            name, data=value, chunks=(rows, *array.shape[1:]), compression="gzip", compression_opts=1
+            name, data=array, chunks=(rows, *array.shape[1:]), compression="gzip", compression_opts=1
         )
 
 
@@ -152,7 +154,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except (InputError, KeyboardInterrupt):
+    except InputError:
         raise
     except (
         Exception
@@ -169,7 +171,7 @@ def _safe_size(path: Path, name: str, item: Any) -> int:
 
     if not isinstance(item, h5py.Dataset):
         raise InputError(f"{path}: {name} is a group, not an array; D4RL files hold arrays at the top")
-    if item.dtype.kind not in "biufS":
+    if item.dtype.kind not in _SAFE_KINDS:
         raise InputError(f"{path}: {name} has dtype {item.dtype}; store numbers (float32)")
     if item.shape is None:
         raise InputError(f"{path}: {name} is empty; store one row per step")
@@ -185,7 +187,7 @@ def _safe_size(path: Path, name: str, item: Any) -> int:
 def _read(dataset: Any, tick: Callable[[int], None]) -> np.ndarray:
     """The array; floats arrive as float32 straight in their final place, without a copy on the way."""
     if dataset.dtype.kind != "f" or dataset.size == 0 or dataset.ndim == 0:
-        return dataset[()]
+        return np.asarray(dataset[()])
     array = np.empty(dataset.shape, dtype=np.float32)
     # Slices that end where chunks end: no chunk is inflated twice.
     chunk = dataset.chunks[0] if dataset.chunks else 1

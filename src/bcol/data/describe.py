@@ -41,11 +41,7 @@ class Summary:
 
 def describe(log: Log, task: Task | None = None) -> Summary:
     """The numbers of a log, with scores if its task is known."""
-    ends = (
-        episode_ends(log)
-        if task is None
-        else episode_ends(log, episode_limit=task.episode_limit, ends_at_terminal=task.ends_at_terminal)
-    )
+    ends = episode_ends(log, task)
     last = np.flatnonzero(ends)
     starts = np.append(0, last[:-1] + 1)
     returns = np.add.reduceat(log.rewards, starts, dtype=np.float64)

@@ -223,6 +223,7 @@ def _bar(name: str, show: bool) -> Iterator[Any]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not show) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
         bar = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(bar, completed=done, total=total)

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float32, Int32
 
 from bcol.data.arrays import actions as cast_actions
 from bcol.data.arrays import column, flags, floats, matrix
+from bcol.data.tasks import Task
 from bcol.errors import InputError
 
 # Blocks of rows that comparisons work through, so that their temporaries stay small beside the data.
@@ -166,32 +167,28 @@ def breaks(log: Log) -> Bool[np.ndarray, " rows"] | None:
     return found
 
 
-def episode_ends(
-    log: Log, *, episode_limit: int | None = None, ends_at_terminal: bool = True
-) -> Bool[np.ndarray, " rows"]:
+def episode_ends(log: Log, task: Task | None = None) -> Bool[np.ndarray, " rows"]:
     """The last row of every episode: a terminal, a time-out, a seen break, or the end of the log.
 
-    Args:
-        log: the rows.
-        episode_limit: where the log says nothing about time-outs, an episode also ends after so many rows.
-        ends_at_terminal: False if recording went on after terminals (AntMaze files label them afterwards).
+    A task may say that recording went on after terminals; and where the log shows nothing of time-outs, its
+    episodes end at the task's limit.
     """
-    ends = log.terminals.copy() if ends_at_terminal else np.zeros(len(log), dtype=bool)
+    ends = log.terminals.copy() if task is None or task.ends_at_terminal else np.zeros(len(log), dtype=bool)
     seen = breaks(log)
     if log.timeouts is not None:
         ends |= log.timeouts
     if seen is not None:
         ends |= seen
     ends[-1] = True
-    if log.timeouts is None and seen is None and episode_limit is not None:
-        ends |= steps_since_start(ends) % episode_limit == episode_limit - 1
+    if log.timeouts is None and seen is None and task is not None:
+        ends |= steps_since_start(ends) % task.episode_limit == task.episode_limit - 1
     return ends
 
 
-def with_timeouts(log: Log, *, episode_limit: int | None = None, ends_at_terminal: bool = True) -> Log:
+def with_timeouts(log: Log, task: Task | None = None) -> Log:
     """The log with every end but terminals marked as a time-out, for readers that look for no breaks."""
-    ends = episode_ends(log, episode_limit=episode_limit, ends_at_terminal=ends_at_terminal)
-    timeouts = ends & ~log.terminals if ends_at_terminal else ends
+    ends = episode_ends(log, task)
+    timeouts = ends & ~log.terminals if task is None or task.ends_at_terminal else ends
     return replace(log, timeouts=timeouts if log.timeouts is None else timeouts | log.timeouts)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from bcol.data.d4rl import Progress
 from bcol.data.log import Log, episode_ends, make_log, with_timeouts
+from bcol.data.tasks import Task
 from bcol.errors import InputError
 
 # Kept in the dataset's metadata when the log had no next_observations: each episode's extra observation is
@@ -56,7 +57,7 @@ def read_minari(dataset_id: str, *, download: bool = True, progress: Progress | 
         if progress is not None:
             progress((index + 1) / dataset.total_episodes)
     # Joined one by one, each list let go before the next: the peak is one array above the final ones.
-    joined = {name: np.concatenate(parts.pop(name)) for name in tuple(parts)}
+    joined: dict[str, Any] = {name: np.concatenate(parts.pop(name)) for name in tuple(parts)}
     about = dataset.storage.metadata
     if about.get(_COPIED):
         del joined["next_observations"]
@@ -70,16 +71,21 @@ def read_minari(dataset_id: str, *, download: bool = True, progress: Progress | 
 
 
 def write_minari(
-    dataset_id: str, log: Log, *, author: str = "bcol", description: str = "Written by bcol.", **ends: Any
+    dataset_id: str,
+    log: Log,
+    *,
+    task: Task | None = None,
+    author: str = "bcol",
+    description: str = "Written by bcol.",
 ) -> None:
     """Write rows as a new local Minari dataset.
 
     Args:
         dataset_id: such as `hopper/forged-v0`; it must not exist yet.
         log: the rows.
+        task: what is known about where its episodes end.
         author: for the dataset's metadata.
         description: for the dataset's metadata.
-        ends: options of `episode_ends` that say where episodes end.
     """
     minari = _minari()
     from gymnasium import spaces
@@ -89,20 +95,20 @@ def write_minari(
         raise InputError(
             f"minari:{dataset_id} exists already; choose another name or delete it with `minari delete`"
         )
-    log = with_timeouts(log, **ends)
+    log = with_timeouts(log, task)
     assert log.timeouts is not None
-    last = np.flatnonzero(episode_ends(log, **ends))
+    last = np.flatnonzero(episode_ends(log, task))
     after = log.observations if log.next_observations is None else log.next_observations
     buffers = []
     for start, end in zip(np.append(0, last[:-1] + 1), last, strict=True):
         rows = slice(start, end + 1)
         buffers.append(
             EpisodeBuffer(
-                observations=np.concatenate([log.observations[rows], after[end : end + 1]]),  # type: ignore[arg-type]
-                actions=log.actions[rows].astype(np.int64) if log.discrete else log.actions[rows],  # type: ignore[arg-type]
-                rewards=log.rewards[rows],  # type: ignore[arg-type]
-                terminations=log.terminals[rows],  # type: ignore[arg-type]
-                truncations=log.timeouts[rows],  # type: ignore[arg-type]
+                observations=np.concatenate([log.observations[rows], after[end : end + 1]]),
+                actions=log.actions[rows].astype(np.int64) if log.discrete else log.actions[rows],
+                rewards=log.rewards[rows],
+                terminations=log.terminals[rows],
+                truncations=log.timeouts[rows],
             )
         )
     if log.discrete:

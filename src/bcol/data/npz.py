@@ -16,19 +16,21 @@ def read_npz(path: str | os.PathLike[str], columns: Columns | None = None) -> Lo
     if not path.is_file():
         raise InputError(f"{path}: no such file; check the path")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise InputError(f"{path}: holds a single array; save all of them with np.savez")
-            return log_from_columns(
-                archive.files, lambda names: {name: archive[name] for name in names}, columns, str(path)
-            )
-    except (InputError, KeyboardInterrupt):
+            with archive:
+                return log_from_columns(
+                    archive.files, lambda names: {name: archive[name] for name in names}, columns, str(path)
+                )
+    except InputError:
         raise
     except (
         Exception
     ) as error:  # damaged archives raise anything: BadZipFile, zlib.error, EOFError, KeyError, ...
         reason = " ".join(str(error).split())[:120]
-        if "pickle" in reason:
+        if reason.startswith("Object arrays"):
             raise InputError(
                 f"{path}: holds pickled objects, which are never loaded; save arrays of numbers"
             ) from error

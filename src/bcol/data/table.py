@@ -37,7 +37,7 @@ def read_table(path: str | os.PathLike[str], columns: Columns | None = None) -> 
             columns,
             str(path),
         )
-    except (InputError, KeyboardInterrupt):
+    except InputError:
         raise
     except Exception as error:  # Arrow's errors are many; all of them mean that the file cannot be read
         reason = " ".join(str(error).split())[:120]

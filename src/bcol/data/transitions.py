@@ -149,11 +149,7 @@ def pair(log: Log, task: Task | None = None) -> Transitions:
             f"{log.source}: {what} at row {rows[0]} ({len(rows)} rows in all); "
             "`bcol data check` lists them, mend or drop them"
         )
-    ends = (
-        episode_ends(log)
-        if task is None
-        else episode_ends(log, episode_limit=task.episode_limit, ends_at_terminal=task.ends_at_terminal)
-    )
+    ends = episode_ends(log, task)
     keep = log.terminals | ~ends
     if not keep.any():
         raise InputError(
