@@ -1,15 +1,14 @@
 """What the paper and its baselines do to data before training; each is recorded in the spec."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from bcol.data.transitions import Normalization, Transitions
+from bcol.data.transitions import Normalization, Spec, Transitions
 from bcol.errors import InputError
 
 
-def top_fraction(data: Transitions, fraction: float) -> Transitions:
+def top_fraction(data: Transitions, fraction: float | int) -> Transitions:
     """Only the episodes with the highest returns (10%BC: `fraction=0.1`); at least one is kept.
 
     Episodes are renumbered from 0; the earlier of two equal ones goes first.
@@ -36,7 +35,7 @@ def top_fraction(data: Transitions, fraction: float) -> Transitions:
     )
 
 
-def normalize_states(data: Transitions, eps: float = 1e-3) -> Transitions:
+def normalize_states(data: Transitions, eps: float | int = 1e-3) -> Transitions:
     """Observations with mean 0 and deviation 1: (s - mean) / (std + eps), the same for next observations.
 
     The statistics go into the spec and travel with every policy trained on the data.
@@ -60,7 +59,7 @@ def normalize_states(data: Transitions, eps: float = 1e-3) -> Transitions:
     )
 
 
-def transform_reward(data: Transitions, *, scale: float = 1.0, shift: float = 0.0) -> Transitions:
+def transform_reward(data: Transitions, *, scale: float | int = 1.0, shift: float | int = 0.0) -> Transitions:
     """Rewards become scale * r + shift, and returns follow (AntMaze: `shift=-1`)."""
     if not (np.isfinite(scale) and np.isfinite(shift) and scale != 0):
         raise InputError(f"scale is {scale} and shift is {shift}; both must be finite, and the scale not 0")
@@ -72,5 +71,5 @@ def transform_reward(data: Transitions, *, scale: float = 1.0, shift: float = 0.
     )
 
 
-def _noted(data: Transitions, name: str, **parameters: Any) -> Any:
+def _noted(data: Transitions, name: str, **parameters: float | int) -> Spec:
     return replace(data.draft, transformations=(*data.draft.transformations, {"name": name, **parameters}))

@@ -1,6 +1,7 @@
 """The tasks we know by name: D4RL's files, where their policies are scored, and what scores mean."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from bcol.errors import InputError
 
@@ -106,8 +107,13 @@ def task_of_file(filename: str) -> Task | None:
     return None
 
 
-def normalized_score(task_or_env: str, episode_return: float) -> float:
-    """D4RL's score, 100 (R - min) / (max - min), for a task's name or an environment's id."""
+def normalized_score(task_or_env: str, episode_return: Any) -> Any:
+    """D4RL's score, 100 (R - min) / (max - min), of a return or an array of them.
+
+    Args:
+        task_or_env: a task's name or an environment's id.
+        episode_return: R, the sum of an episode's untransformed rewards.
+    """
     if task_or_env in TASKS:
         low, high = TASKS[task_or_env].reference
     elif task_or_env in REFERENCES:
