@@ -8,6 +8,7 @@ Actions live in [-1, 1] here; data and policies scale them to the environment's 
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ def make_critic(
     return Critic(
         state=Linear(draw(first, observation_dim, hidden[0]), draw(first, hidden[0])),
         action=draw(first, action_dim, hidden[0]),
-        hidden=tuple(Linear(draw(i, i, o), draw(i, o)) for i, o in zip(hidden[:-1], hidden[1:], strict=True)),
+        hidden=tuple(Linear(draw(i, i, o), draw(i, o)) for i, o in pairwise(hidden)),
         norms=tuple((ones.repeat(h, 1), 0 * ones.repeat(h, 1)) for h in hidden) if norm == "layer" else (),
         own=(draw(last, heads, last, last), draw(last, heads, last)) if head_layers else None,
         head=(draw(last, heads, last), draw(last, heads)),
@@ -110,7 +111,7 @@ def make_actor(
 ) -> Actor:
     """An actor with random weights."""
     sizes, last = [observation_dim, *hidden], hidden[-1]
-    layers = tuple(_linear(random, i, o) for i, o in zip(sizes[:-1], sizes[1:], strict=True))
+    layers = tuple(_linear(random, i, o) for i, o in pairwise(sizes))
 
     def output() -> tuple[np.ndarray, np.ndarray]:
         return _uniform(random, last, last, heads, action_dim), _uniform(random, last, heads, action_dim)
@@ -128,9 +129,7 @@ def make_behavior(
     return Behavior(actor, _linear(random, hidden[-1], components))
 
 
-def features(
-    critic: Critic, observation: Float[Any, "n s"], action: Float[Any, "n p a"]
-) -> Float[Any, "c n p h"]:
+def features(critic: Critic, observation: Float[Any, "n s"], action: Float[Any, "n p a"]) -> Float[Any, "c n p h"]:
     """The last shared hidden layer of every critic for p actions in each of n states."""
     xp = observation.__array_namespace__()
     (n, p, a), c = action.shape, critic.action.shape[0]
@@ -177,8 +176,8 @@ def mix(q: Float[Any, "c *shape"], weight_of_min: Any) -> Float[Any, "*shape"]:
 
 def gaussian(
     actor: Actor, observation: Float[Any, "n s"], heads: Int[Any, " k"] | slice = slice(None)
-) -> tuple[Float[Any, "n k a"], Float[Any, "n k a"] | None]:
-    """Mean and log standard deviation, before tanh, of the chosen heads; no deviation if deterministic."""
+) -> tuple[Float[Any, "n k a"], Any]:
+    """Mean and log standard deviation, before tanh, of the chosen heads; None for the latter if deterministic."""
     return _gaussian(actor, _hidden(actor.hidden, observation), heads)
 
 
@@ -208,9 +207,7 @@ def tanh_gaussian_log_probability(
     return normal.sum(-1) - xp.log(1 - inside * inside).sum(-1)[:, None]
 
 
-def log_probability(
-    behavior: Behavior, observation: Float[Any, "n s"], action: Float[Any, "n a"]
-) -> Float[Any, " n"]:
+def log_probability(behavior: Behavior, observation: Float[Any, "n s"], action: Float[Any, "n a"]) -> Float[Any, " n"]:
     """log mu-hat(a|s) of actions in [-1, 1]."""
     log_weight, mean, log_std = mixture(behavior, observation)
     return _log_sum_exp(log_weight + tanh_gaussian_log_probability(mean, log_std, action))
@@ -244,7 +241,7 @@ def _gaussian(actor: Actor, x: Any, heads: Any) -> tuple[Any, Any]:
 def _outputs(x: Any, weight: Any, bias: Any) -> Any:
     """The last layer of some heads: it works in the precision of its weights, which is never lowered."""
     h, k, a = weight.shape
-    return (x.astype(weight.dtype) @ weight.reshape(h, k * a)).reshape(-1, k, a) + bias
+    return (x.astype(weight.dtype) @ weight.reshape(h, k * a)).reshape(x.shape[0], k, a) + bias
 
 
 def _log_sum_exp(x: Float[Any, "n k"]) -> Float[Any, " n"]:

@@ -1,7 +1,7 @@
 """Offline SAC: BCOL-SAC with the budget gone (B = infinity).
 
-    y = r + gamma mask max_{k<=m} Qbar'(s', a_k),  a_k ~ pi(s')
-    critic:  E (Q(s,a) - y)^2          actor:  - E Qbar(s, a),  a ~ pi(s)
+y = r + gamma mask max_{k<=m} Qbar'(s', a_k),  a_k ~ pi(s')
+critic:  E (Q(s,a) - y)^2          actor:  - E Qbar(s, a),  a ~ pi(s)
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Offline TD3: BCOL-TD3 with the budget gone (B = infinity).
 
-    y = r + gamma mask Qbar'(s', a~),   a~ = clip(pi'(s') + clip(noise))
-    critic:  E (Q(s,a) - y)^2          actor, every second step:  - E Q(s, pi(s)) / E|Q(s, pi(s))|
+y = r + gamma mask Qbar'(s', a~),   a~ = clip(pi'(s') + clip(noise))
+critic:  E (Q(s,a) - y)^2          actor, every second step:  - E Q(s, pi(s)) / E|Q(s, pi(s))|
 """
 
 from dataclasses import dataclass
@@ -92,9 +92,7 @@ class OfflineTD3(Agent):
         """The deterministic action."""
         return jnp.tanh(gaussian(lowered(net, self.precision), observation)[0][:, 0])
 
-    def values(
-        self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n a"]
-    ) -> Float[Array, "c n"]:
+    def values(self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n a"]) -> Float[Array, "c n"]:
         """Every critic's value of one action per state."""
         critic = lowered(net, self.precision)
         return all_heads(critic, features(critic, observation, action[:, None]))[:, :, 0, 0]

@@ -1,6 +1,6 @@
 """TD3+BC (Fujimoto and Gu, 2021): offline TD3 with a pull towards the logged action.
 
-    actor:  - alpha E Q_1(s, pi(s)) / E|Q_1(s, pi(s))| + E |pi(s) - a|^2     (mean over rows and action dimensions)
+actor:  - alpha E Q_1(s, pi(s)) / E|Q_1(s, pi(s))| + E |pi(s) - a|^2     (mean over rows and action dimensions)
 """
 
 from dataclasses import dataclass
