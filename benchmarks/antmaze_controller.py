@@ -51,7 +51,7 @@ def clean_walk(recipe: Recipe | None, maze: str, policy: GoalPolicy, number: int
 
 
 def open_walk(policy: GoalPolicy, number: int) -> tuple[float, bool]:
-    """300 steps in one of 8 directions without walls in the way: distance along it, and whether it fell over."""
+    """300 steps in one of 8 directions, no walls in the way: distance along it, and whether it fell over."""
     env, rng = AntMazeEnv("umaze"), np.random.default_rng(number)
     for geom in range(env.model.ngeom):
         if env.model.geom(geom).name.startswith("wall"):

@@ -56,7 +56,7 @@ class AntMazeEnv(AntEnv):
     def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
         """Build the model: ogbench's ant, the walls, a mark at the goal, and D4RL's contact margins."""
         spec = mujoco.MjSpec.from_file(self.fullpath)
-        for row, column in np.argwhere(self.maze.walls):
+        for row, column in np.argwhere(self.maze.walls).tolist():
             x, y = self.maze.middle((row, column))
             spec.worldbody.add_geom(
                 name=f"wall_{row}_{column}",

@@ -11,7 +11,7 @@ the middles of the cells; the data was made that way, so the controller that mak
 import math
 from collections import deque
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -40,17 +40,17 @@ class Maze:
     max_steps: int
     """Steps after which an episode is cut."""
 
-    @property
+    @cached_property
     def walls(self) -> Bool[np.ndarray, "rows columns"]:
         """True where a cell is a wall."""
         return np.array([[mark == "#" for mark in row] for row in self.rows])
 
-    @property
+    @cached_property
     def free_cells(self) -> list[Cell]:
         """Every cell that is no wall, row by row."""
         return [(int(row), int(column)) for row, column in np.argwhere(~self.walls)]
 
-    @property
+    @cached_property
     def goal_cells(self) -> list[Cell]:
         """The cells that data collection draws its goals from, row by row."""
         return [cell for cell in self.free_cells if self.rows[cell[0]][cell[1]] == "g"]

@@ -122,7 +122,7 @@ def make_episode(name: str, policy: GoalReaching, seed: int, number: int) -> Epi
         # Rounded before it is used, so that the file holds what the simulator was given.
         actions[row] = np.clip(action, -1, 1)
         states[row + 1] = observation = env.step(actions[row])[0]
-    return _in_d4rl_layout(states.astype(np.float32), actions, goal, recipe)
+    return _in_d4rl_layout(actions, states.astype(np.float32), goal, recipe)
 
 
 def episodes(
@@ -203,8 +203,8 @@ def _environment(maze: str) -> "AntMazeEnv":
 
 
 def _in_d4rl_layout(
-    states: Float32[np.ndarray, "rows+1 29"],
     actions: Float32[np.ndarray, "rows 8"],
+    states: Float32[np.ndarray, "rows+1 29"],
     goal: Float[np.ndarray, "2"],
     recipe: Recipe,
 ) -> Episode:

@@ -1,9 +1,9 @@
 """The low level of AntMaze's data: a policy that walks an ant in a given direction, in NumPy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,11 +19,8 @@ DIRECTION_LENGTH = 10.0
 """The policy was trained on goals about this far away, so every direction is scaled to this length."""
 
 
-class GoalReaching(Protocol):
-    """Anything that walks: features from `goal_features` and a generator in, an action in [-1, 1] out."""
-
-    def __call__(self, features: Float[np.ndarray, "29"], rng: np.random.Generator) -> Float[np.ndarray, "8"]:
-        """Draw an action."""
+GoalReaching = Callable[[Float[np.ndarray, "29"], np.random.Generator], Float[np.ndarray, "8"]]
+"""Anything that walks: features from `goal_features` and a generator in, an action in [-1, 1] out."""
 
 
 def goal_features(
@@ -87,11 +84,13 @@ class GoalPolicy:
 def load_goal_policy(path: str | Path) -> GoalPolicy:
     """Read a goal-reaching policy from an `.npz` file."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return GoalPolicy.from_arrays({name: arrays[name] for name in arrays.files})
+        arrays = np.load(path, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("one array, not an archive of several")
+        with arrays:
+            named = {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise InputError(f"no goal-reaching policy at {path}: give the path of an .npz file") from None
-    except (OSError, BadZipFile, AttributeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (OSError, ValueError, BadZipFile) as error:
         raise InputError(f"{path} is not an .npz file with the layers of a goal-reaching policy") from error
+    return GoalPolicy.from_arrays(named)

@@ -40,6 +40,7 @@ class Navigator:
         return self.policy(goal_features(observation, offset), rng)
 
 
+@dataclass(frozen=True)
 class CleanNavigator(Navigator):
     """A controller without noise, to judge a goal-reaching policy by: it keeps to the middle of corridors.
 
