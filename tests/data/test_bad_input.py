@@ -3,10 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-from conftest import fields_of, rows
 
 import bcol
 from bcol.data import make_log, pair, read_d4rl, read_npz, write_d4rl
+from conftest import fields_of, rows
 
 GOOD = fields_of(rows("ssOssT"))
 
@@ -49,9 +49,7 @@ def test_ragged_lists():
     refused("observations is not one array", {"observations": [[1.0, 2.0], [3.0]]})
 
 
-@pytest.mark.parametrize(
-    "bad", [np.array(["a"] * 6), np.array([None] * 6), np.ones(6, complex), np.ones(6, "M8[s]")]
-)
+@pytest.mark.parametrize("bad", [np.array(["a"] * 6), np.array([None] * 6), np.ones(6, complex), np.ones(6, "M8[s]")])
 @pytest.mark.parametrize("name", ["observations", "actions", "rewards", "terminals"])
 def test_wrong_dtypes(name, bad):
     refused(f"{name} has dtype", {name: bad})

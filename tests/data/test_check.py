@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import genuine, rows
 
 from bcol.data import TASKS, check, read_log
+from conftest import genuine, rows
 
 HOPPER = TASKS["hopper-medium-v2"]
 
@@ -60,9 +60,7 @@ def test_terminals_that_end_nothing():
 def test_no_timeouts_and_no_evidence():
     log = replace(rows("ssssT"), timeouts=None)
     assert "no time-outs are stored and nothing shows where they were (no next_observations)" in found(log)
-    assert "no time-outs are stored and nothing shows where they were (no next_observations)" not in found(
-        log, HOPPER
-    )
+    assert "no time-outs are stored and nothing shows where they were (no next_observations)" not in found(log, HOPPER)
 
 
 def test_both_flags():

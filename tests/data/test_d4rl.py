@@ -3,10 +3,10 @@
 import h5py
 import numpy as np
 import pytest
-from conftest import assert_same, genuine, rows
 
 import bcol
 from bcol.data import TASKS, check, pair, read_d4rl, read_log, with_timeouts, write_d4rl
+from conftest import assert_same, genuine, rows
 
 
 def test_kitchen():
@@ -31,9 +31,7 @@ def test_mujoco_rows(robot, kind):
     np.testing.assert_array_equal(data.reward, raw["rewards"].reshape(-1)[keep].astype(np.float32))
     np.testing.assert_array_equal(data.mask, 1 - terminal[keep])
     goes_on = data.mask == 1
-    np.testing.assert_array_equal(
-        data.next_action[goes_on], raw["actions"][keep[goes_on] + 1].astype(np.float32)
-    )
+    np.testing.assert_array_equal(data.next_action[goes_on], raw["actions"][keep[goes_on] + 1].astype(np.float32))
     assert data.spec.task == f"{robot}-{kind.replace('_', '-')}"
     assert len(data.episode_return) == 2
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from conftest import rows
 
 import bcol
 from bcol.data import TASKS, normalize_states, normalized_score, pair, top_fraction, transform_reward
 from bcol.data.tasks import task_of_file
+from conftest import rows
 
 
 def test_top_fraction_keeps_the_best_episodes_whole():
@@ -43,9 +43,7 @@ def test_states_are_normalised_with_the_statistics_in_the_spec():
     normal = normalize_states(data)
     mean, std = data.observation.mean(axis=0), data.observation.std(axis=0) + 1e-3
     np.testing.assert_allclose(normal.observation, (data.observation - mean) / std, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        normal.next_observation, (data.next_observation - mean) / std, rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(normal.next_observation, (data.next_observation - mean) / std, rtol=1e-5, atol=1e-6)
     stats = normal.spec.normalization
     # A policy that normalises with the spec sees exactly what training saw.
     np.testing.assert_array_equal(
@@ -101,9 +99,7 @@ def test_tasks():
     assert all(task.env_id.endswith("-v4") and task.episode_limit == 1000 for task in mujoco)
     assert TASKS["walker2d-medium-replay-v0"].file == "gym_mujoco/walker_mixed.hdf5"
     maze = TASKS["antmaze-medium-play-v2"]
-    assert (
-        maze.file == "ant_maze_v2/Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed.hdf5"
-    )
+    assert maze.file == "ant_maze_v2/Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed.hdf5"
     assert (maze.reward_shift, maze.episode_limit) == (-1, 1000)
     assert TASKS["antmaze-umaze-diverse-v2"].episode_limit == 700
     assert task_of_file("hopper_medium_replay-v2.hdf5") is TASKS["hopper-medium-replay-v2"]

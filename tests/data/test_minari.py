@@ -4,10 +4,10 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
-from conftest import assert_same, rows
 
 import bcol
 from bcol.data import TASKS, pair, read_minari, write_minari
+from conftest import assert_same, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from conftest import assert_same, fields_of, rows
 
 import bcol
 from bcol.data import Columns, pair, read_npz, read_table
+from conftest import assert_same, fields_of, rows
 
 LOG = rows("ssTssOsT")
 
@@ -23,9 +23,7 @@ def as_columns(log):
         "reward": log.rewards,
         "terminal": log.terminals,
     }
-    table["step"] = np.concatenate(
-        [np.arange(np.sum(table["episode"] == e)) for e in np.unique(table["episode"])]
-    )
+    table["step"] = np.concatenate([np.arange(np.sum(table["episode"] == e)) for e in np.unique(table["episode"])])
     return table
 
 
@@ -50,9 +48,7 @@ def test_npz_with_d4rl_names(tmp_path):
 
 
 def test_npz_with_other_names(tmp_path):
-    np.savez(
-        tmp_path / "x.npz", s=LOG.observations, a=LOG.actions, r=LOG.rewards, d=LOG.terminals, t=LOG.timeouts
-    )
+    np.savez(tmp_path / "x.npz", s=LOG.observations, a=LOG.actions, r=LOG.rewards, d=LOG.terminals, t=LOG.timeouts)
     columns = Columns(observation=("s",), action=("a",), reward="r", terminal="d", timeout="t")
     assert_same(read_npz(tmp_path / "x.npz", columns), LOG)
 
@@ -86,9 +82,7 @@ def test_rows_in_any_order(tmp_path, ending):
 def test_episodes_with_names_and_other_columns(tmp_path):
     table = as_columns(LOG)
     table["trial"] = np.array([f"trial {e}" for e in table.pop("episode")])
-    table = {
-        name.replace("obs", "sensor").replace("act_0", "torque"): column for name, column in table.items()
-    }
+    table = {name.replace("obs", "sensor").replace("act_0", "torque"): column for name, column in table.items()}
     table["comment"] = np.array(["ignored"] * len(LOG))
     columns = Columns(observation=("sensor_*",), action=("torque",), episode="trial")
     assert_same(read_table(write(tmp_path / "x.csv", table), columns), LOG)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import rows
 
 import bcol
 from bcol.data import TASKS, Spec, make_log, pair
 from bcol.data.log import breaks, episode_ends, with_timeouts
+from conftest import rows
 
 
 def kept(data):
@@ -43,9 +43,7 @@ def test_next_action_comes_from_the_raw_rows():
     assert not np.isclose(rolled[1], data.next_action[1, 0])
 
 
-@pytest.mark.parametrize(
-    "text", ["ssTssOssGsT", "TTT", "OsT", "sGsGsT", "ssBssO", "ssssss", "sO", "GsT", "ssTs"]
-)
+@pytest.mark.parametrize("text", ["ssTssOssGsT", "TTT", "OsT", "sGsGsT", "ssBssO", "ssssss", "sO", "GsT", "ssTs"])
 @pytest.mark.parametrize("stored_next", [False, True])
 def test_against_one_row_at_a_time(text, stored_next):
     log = rows(text, stored_next=stored_next)
@@ -104,9 +102,7 @@ def test_rounding_is_no_gap():
 def test_gaps_are_found_across_comparison_blocks():
     count = (1 << 16) + 10
     after = np.arange(1, count + 1, dtype=np.float32)[:, None] / 1024
-    log = make_log(
-        after - 1 / 1024, np.zeros((count, 1)), np.zeros(count), np.zeros(count, bool), None, after
-    )
+    log = make_log(after - 1 / 1024, np.zeros((count, 1)), np.zeros(count), np.zeros(count, bool), None, after)
     cut = (1 << 16) - 1
     log.next_observations[cut] += 5
     log.next_observations[7] += 5

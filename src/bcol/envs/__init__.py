@@ -1,6 +1,23 @@
-"""Worlds we own, as Gymnasium environments. Importing this module makes their ids known to `gymnasium.make`."""
+"""Worlds we own, as Gymnasium environments. Importing this module makes their ids known to `gymnasium.make`.
+
+Nothing heavy is imported until an environment is made: the registry only holds the name of its class.
+"""
 
 import gymnasium
 
-if "bcol/Junction-v0" not in gymnasium.registry:
-    gymnasium.register("bcol/Junction-v0", entry_point="bcol.envs.junction:Junction", max_episode_steps=100)
+from bcol.envs.maze import MAZES
+
+__all__ = ["register"]
+
+
+def register() -> None:
+    """Make `bcol/Junction-v0` and `bcol/AntMaze-{umaze,medium,large}-v0` known; safe to call again."""
+    known = {"bcol/Junction-v0": ("bcol.envs.junction:Junction", 100, {})}
+    for name, maze in MAZES.items():
+        known[f"bcol/AntMaze-{name}-v0"] = ("bcol.envs.antmaze:AntMazeEnv", maze.max_steps, {"maze": name})
+    for env_id, (entry_point, steps, options) in known.items():
+        if env_id not in gymnasium.registry:
+            gymnasium.register(env_id, entry_point=entry_point, max_episode_steps=steps, kwargs=options)
+
+
+register()

@@ -1,0 +1,1 @@
+"""Datasets made here by D4RL's recipes: behaviour policies, recipes, generators."""
