@@ -7,7 +7,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -91,7 +90,7 @@ class Monitor:
         self._task = self._bar.add_task(str(path), total=steps, completed=start, rate="", news="compiling")
         self._news = ""
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Monitor":
         """Start the live line."""
         self._bar.start()
         return self

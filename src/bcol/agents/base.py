@@ -1,7 +1,7 @@
 """What every agent is: a frozen dataclass of hyper-parameters with `init`, `update` and `policy`."""
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from bcol.nets import Actor, Behavior, Critic, log_probability
 Precision = Literal["float32", "tf32", "bf16"]
 Schedule = Literal["constant", "cosine"]
 Domain = Literal["mujoco", "antmaze"]
+AnyAgent = TypeVar("AnyAgent", bound="Agent")
 
 
 class Batch(NamedTuple):
@@ -70,7 +71,7 @@ class Agent:
     """the paper's hyper-parameters by domain, where they differ from the defaults"""
 
     @classmethod
-    def preset(cls, domain: Domain, **changes: Any) -> Self:
+    def preset(cls: type[AnyAgent], domain: Domain, **changes: Any) -> AnyAgent:
         """The paper's hyper-parameters for a domain, with your changes."""
         if domain not in cls.presets:
             raise InputError(f"preset must be one of {', '.join(cls.presets)}: got {domain!r}")
