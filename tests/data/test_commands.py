@@ -73,6 +73,9 @@ def test_check(capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "rows 2 and 1 more" in printed
     assert "bcol ends the episode" in printed
+    with pytest.raises(SystemExit):
+        run(commands.Check, tmp_path / "good.hdf5", "--action-bounds", "0", "0.02")
+    assert "actions outside the declared bounds" in capsys.readouterr().out
 
 
 def test_convert(tmp_path, monkeypatch):

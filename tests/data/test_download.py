@@ -186,6 +186,12 @@ def test_offline(tmp_path, monkeypatch):
         get(cache=tmp_path)
 
 
+def test_addresses_that_are_none(tmp_path, server):
+    server.plan = [403]
+    with pytest.raises(bcol.InputError, match="nonsense/gym_mujoco_v2"):
+        get(mirrors=["nonsense"])
+
+
 def test_a_stalled_server_is_given_up(server):
     server.plan = ["stall", 403]
     start = time.monotonic()
