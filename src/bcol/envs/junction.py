@@ -57,7 +57,9 @@ class Junction(gymnasium.Env):
         return self._position.astype(np.float32), reward, fell or reached, False, {}
 
 
-def log(episodes: int = 300, rare: float = 0.15, noise: float = 0.15, random_share: float = 0.1, seed: int = 0) -> Transitions:
+def log(
+    episodes: int = 300, rare: float = 0.15, noise: float = 0.15, random_share: float = 0.1, seed: int = 0
+) -> Transitions:
     """Logged episodes of both habits, `rare` of them of the rare one, with Gaussian `noise` on every action."""
     random = np.random.default_rng(seed)
     rows: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "terminals", "timeouts")}
