@@ -138,14 +138,14 @@ def play(
             world.close()
 
 
-def make_environment(env: str) -> Any:
+def make_environment(env: str, **options: Any) -> Any:
     """The Gymnasium environment, with bcol's own ones registered; InputError if there is none."""
     import gymnasium
 
     if env.startswith("bcol/"):
         import bcol.envs  # noqa: F401
     try:
-        return gymnasium.make(env)
+        return gymnasium.make(env, **options)
     except InputError:
         raise
     except (gymnasium.error.Error, ImportError, AttributeError) as error:

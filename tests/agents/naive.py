@@ -81,11 +81,10 @@ def log_likelihood(behavior, s, a):
     for layer in behavior.components.hidden:
         x = jnp.maximum(x @ layer.weight + layer.bias, 0)
     logits = x @ behavior.logits.weight + behavior.logits.bias
-    weights = jnp.exp(logits) / jnp.exp(logits).sum()
-    density = 0.0
-    for k in range(len(weights)):
+    terms = []
+    for k in range(len(logits)):
         mean, log_std = actor_outputs(behavior.components, k, s)
         z = (jnp.arctanh(a) - mean) / jnp.exp(log_std)
-        normal = jnp.exp(-0.5 * z**2) / (jnp.sqrt(2 * jnp.pi) * jnp.exp(log_std))
-        density += weights[k] * jnp.prod(normal / (1 - a**2))
-    return jnp.log(density)
+        log_normal = -0.5 * z**2 - log_std - 0.5 * jnp.log(2 * jnp.pi)
+        terms.append(logits[k] - jnp.log(jnp.exp(logits).sum()) + (log_normal - jnp.log(1 - a**2)).sum())
+    return jnp.logaddexp.reduce(jnp.stack(terms))
