@@ -5,6 +5,7 @@ the number of workers or on who finishes first.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
@@ -145,7 +146,10 @@ def make_environment(env: str, **options: Any) -> Any:
     if env.startswith("bcol/"):
         import bcol.envs  # noqa: F401
     try:
-        return gymnasium.make(env, **options)
+        with warnings.catch_warnings():
+            # D4RL's scores are those of -v4: that it is not the newest is why it is here.
+            warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
+            return gymnasium.make(env, **options)
     except InputError:
         raise
     except (gymnasium.error.Error, ImportError, AttributeError) as error:

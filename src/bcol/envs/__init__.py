@@ -11,8 +11,11 @@ __all__ = ["register"]
 
 
 def register() -> None:
-    """Make `bcol/Junction-v0` and `bcol/AntMaze-{umaze,medium,large}-v0` known; safe to call again."""
-    known: dict[str, tuple[str, int, dict[str, str]]] = {"bcol/Junction-v0": ("bcol.envs.junction:Junction", 100, {})}
+    """Make `bcol/Junction-v0`, `bcol/AntMaze-{umaze,medium,large}-v0` and `bcol/AntDirections-v0` known, once."""
+    known: dict[str, tuple[str, int, dict[str, str]]] = {
+        "bcol/Junction-v0": ("bcol.envs.junction:Junction", 100, {}),
+        "bcol/AntDirections-v0": ("bcol.envs.directions:AntDirectionsEnv", 1000, {}),
+    }
     for name, maze in MAZES.items():
         known[f"bcol/AntMaze-{name}-v0"] = ("bcol.envs.antmaze:AntMazeEnv", maze.max_steps, {"maze": name})
     for env_id, (entry_point, steps, options) in known.items():

@@ -7,19 +7,14 @@ import numpy as np
 from gymnasium.utils import EzPickle
 from jaxtyping import Float
 
+from bcol.envs.ant import Ant
 from bcol.envs.maze import CELL_SIZE, GOAL_RADIUS, get_maze
 from bcol.errors import InputError
 
-try:
-    from ogbench.locomaze.ant import AntEnv
-except ModuleNotFoundError as error:
-    raise InputError("AntMaze needs the ogbench package: run pip install 'bcol[antmaze]'") from error
-
 WALL_HEIGHT = 2.0
-RESET_NOISE = 0.1
 
 
-class AntMazeEnv(AntEnv):
+class AntMazeEnv(Ant):
     """An ant that starts at the origin of a maze and has to find the goal at its other end.
 
     Observation: `qpos` (15: x, y, z, quaternion, 8 joint angles) and `qvel` (14); the goal is not in it.
@@ -47,15 +42,12 @@ class AntMazeEnv(AntEnv):
             "elevation": -90.0,
             "azimuth": 90.0,
         }
-        super().__init__(
-            render_mode=render_mode, reset_noise_scale=RESET_NOISE, default_camera_config=from_above, **kwargs
-        )
+        super().__init__(render_mode=render_mode, default_camera_config=from_above, **kwargs)
         # The parent remembers its own arguments for copies; a copy of this class needs these.
         EzPickle.__init__(self, maze, render_mode, **kwargs)
 
-    def _initialize_simulation(self) -> tuple[mujoco.MjModel, mujoco.MjData]:
-        """Build the model: ogbench's ant, the walls, a mark at the goal, and D4RL's contact margins."""
-        spec = mujoco.MjSpec.from_file(self.fullpath)
+    def furnish(self, spec: mujoco.MjSpec) -> None:
+        """Add the walls and a mark at the goal."""
         for row, column in np.argwhere(self.maze.walls).tolist():
             x, y = self.maze.middle((row, column))
             spec.worldbody.add_geom(
@@ -67,17 +59,9 @@ class AntMazeEnv(AntEnv):
                 conaffinity=1,
                 material="wall",
             )
-        # MuJoCo up to 3 took the larger margin of two geoms in contact (0.01), 4 adds them (0.02). With all
-        # of it on the robot's side both give D4RL's 0.01.
-        for geom in spec.worldbody.geoms:
-            geom.margin = 0.0
         spec.worldbody.add_site(
             name="goal", type=mujoco.mjtGeom.mjGEOM_CYLINDER, size=[GOAL_RADIUS, 0.05, 0.0], material="target"
         )
-        model = spec.compile()
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self.width)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self.height)
-        return model, mujoco.MjData(model)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -94,15 +78,6 @@ class AntMazeEnv(AntEnv):
         self.model.site("goal").pos[:2] = self.goal
         self.set_xy(places.get("start", self.get_xy()))
         return self.get_ob(), {"goal": self.goal.copy()}
-
-    def reset_model(self) -> Float[np.ndarray, "29"]:
-        """The robot at the origin, every `qpos` moved by U(-0.1, 0.1) and every `qvel` by 0.1 N(0, 1)."""
-        qpos = self.init_qpos + self.np_random.uniform(-RESET_NOISE, RESET_NOISE, self.model.nq)
-        qvel = self.init_qvel + RESET_NOISE * self.np_random.standard_normal(self.model.nv)
-        # Older MuJoCo did this on its own, and D4RL's first rows show it.
-        qpos[3:7] /= np.linalg.norm(qpos[3:7])
-        self.set_state(qpos, qvel)
-        return self.get_ob()
 
     def step(self, action: Float[np.ndarray, "8"]) -> tuple[Float[np.ndarray, "29"], float, bool, bool, dict[str, Any]]:
         """One decision: 5 simulator steps of 0.02 s. `info` holds the goal and whether it is reached."""

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from bcol.errors import InputError
+from bcol.nets import Actor, squash_log_std
 
 FEATURES = 29
 ACTIONS = 8
@@ -41,6 +42,8 @@ class GoalPolicy:
     weights: tuple[Float32[np.ndarray, "..."], ...]
     """Of the two hidden layers, the mean and the log-std, each [out, in]."""
     biases: tuple[Float32[np.ndarray, "..."], ...]
+    smooth: bool = False
+    """Whether the log-std is squashed smoothly, as in `bcol.nets`, or clipped to -20..2."""
 
     def __call__(self, features: Float[np.ndarray, "29"], rng: np.random.Generator) -> Float[np.ndarray, "8"]:
         """Draw an action."""
@@ -48,8 +51,8 @@ class GoalPolicy:
         for layer in (0, 1):
             hidden = np.maximum(self._linear(layer, hidden), 0)
         mean, log_std = self._linear(2, hidden), self._linear(3, hidden)
-        noise = rng.standard_normal(ACTIONS)
-        return np.tanh(mean + np.exp(np.clip(log_std, -20, 2)) * noise)
+        log_std = squash_log_std(log_std) if self.smooth else np.clip(log_std, -20, 2)
+        return np.tanh(mean + np.exp(log_std) * rng.standard_normal(ACTIONS))
 
     def _linear(self, layer: int, x: Float32[np.ndarray, "in"]) -> Float32[np.ndarray, "out"]:
         # Not `@`: BLAS splits the product over its threads, so the last bit could depend on their number, and
@@ -58,7 +61,10 @@ class GoalPolicy:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> "GoalPolicy":
-        """Build a policy from a `.weight` and a `.bias` of `fc0`, `fc1`, `last_fc` and `last_fc_log_std`."""
+        """Build a policy from a `.weight` and a `.bias` of `fc0`, `fc1`, `last_fc` and `last_fc_log_std`.
+
+        An array `smooth` that is not zero says that the log-std is squashed smoothly.
+        """
         weights, biases = [], []
         inputs, outputs = FEATURES, 0
         for layer in LAYERS:
@@ -76,7 +82,24 @@ class GoalPolicy:
             biases.append(np.ascontiguousarray(bias, dtype=np.float32))
             if layer in LAYERS[:2]:
                 inputs = outputs
-        return cls(tuple(weights), tuple(biases))
+        return cls(tuple(weights), tuple(biases), bool(np.any(arrays.get("smooth", False))))
+
+    @classmethod
+    def from_actor(cls, actor: Actor) -> "GoalPolicy":
+        """The policy of a network trained in `bcol/AntDirections-v0`."""
+        return cls.from_arrays(goal_arrays(actor))
+
+
+def goal_arrays(actor: Actor) -> dict[str, Float32[np.ndarray, "..."]]:
+    """A network trained in `bcol/AntDirections-v0` as the arrays of a goal-reaching policy, for `numpy.savez`."""
+    if len(actor.hidden) != 2 or actor.log_std is None or actor.log_std[0] is None:
+        raise InputError("a goal-reaching policy needs two hidden layers and a deviation that depends on the state")
+    outputs: list[Any] = [(weight[:, 0], bias[0]) for weight, bias in (actor.mean, actor.log_std) if weight is not None]
+    arrays = {"smooth": np.ones((), np.float32)}
+    for layer, (weight, bias) in zip(LAYERS, [*actor.hidden, *outputs], strict=True):
+        arrays[f"{layer}.weight"] = np.ascontiguousarray(np.asarray(weight, np.float32).T)
+        arrays[f"{layer}.bias"] = np.asarray(bias, np.float32)
+    return arrays
 
 
 def load_goal_policy(path: str | Path) -> GoalPolicy:
