@@ -150,9 +150,9 @@ def test_actions_are_learned_in_units_of_their_bounds(data):
 
 class TestGuards:
     def test_exploding_values_stop_the_run_and_keep_its_checkpoint(self, data, tmp_path):
-        agent = bcol.OfflineSAC(critic_lr=3.0, tau=1.0, **SMALL)
+        agent = bcol.OfflineSAC(critic_lr=100.0, discount=0.5, **SMALL)
         with pytest.raises(RunError, match="seed0 stopped: at step .* values have reached") as error:
-            bcol.train(data, agent, steps=2000, checkpoint_every=10, out=tmp_path / "run")
+            bcol.train(data, agent, steps=50, checkpoint_every=1, out=tmp_path / "run")
         assert "\n" not in str(error.value)
         policy = bcol.load_policy(tmp_path / "run")
         policy.reset()
@@ -160,9 +160,9 @@ class TestGuards:
         assert "lost" in read_rows(tmp_path / "run" / "seed0" / "metrics.jsonl")[-1]
 
     def test_one_lost_run_does_not_stop_the_others(self, data, tmp_path):
-        agent = bcol.OfflineSAC(tau=1.0, **SMALL)
-        with pytest.raises(RunError, match="critic_lr=3,seed0 stopped"):
-            bcol.train(data, agent, steps=300, sweep={"critic_lr": (1e-3, 3.0)}, out=tmp_path / "run")
+        agent = bcol.OfflineSAC(discount=0.5, **SMALL)
+        with pytest.raises(RunError, match="critic_lr=100,seed0 stopped"):
+            bcol.train(data, agent, steps=300, sweep={"critic_lr": (1e-3, 100.0)}, out=tmp_path / "run")
         assert checkpoints(tmp_path / "run" / "critic_lr=0.001,seed0")[-1].stem == "step_000000300"
 
     def test_diagnoses(self):

@@ -49,8 +49,8 @@ class Walks:
     """
 
     name: str
-    paths: list[Float[np.ndarray, "t 2"]]
-    deviated: list[Bool[np.ndarray, " t"]]
+    paths: list[Float[np.ndarray, "_ 2"]]
+    deviated: list[Bool[np.ndarray, " _"]]
     reached: Bool[np.ndarray, " n"]
     fell: Bool[np.ndarray, " n"]
 
