@@ -103,5 +103,16 @@ def test_one_deviation_at_the_junction_halves_the_way(junction):
     assert budgeted.reached.mean() >= 0.8
     assert budgeted.steps < 0.75 * cloned.steps
     where = np.concatenate([path[:-1][spent] for path, spent in zip(budgeted.paths, budgeted.deviated, strict=True)])
-    assert np.median(np.abs(where[:, 0])) < 0.3  # on the way up, not just anywhere
+    # Where the habits cross, not as soon as there is budget (the start is at y = -0.75).
+    assert np.abs(np.median(where[:, 0])) < 0.3
+    assert 0 < np.median(where[:, 1]) < 1
     assert max(spent.sum() for spent in budgeted.deviated) <= 1
+
+
+def test_what_is_promised_at_the_junction_is_delivered(junction):
+    """V(start, 1) beside the discounted return: a budget that is not spent in the backup promises far too much."""
+    walks = walk("budgeted", junction, 1)
+    delivered = np.mean([-0.1 * (1 - 0.97 ** len(spent)) / (1 - 0.97) for spent in walks.deviated])
+    junction.reset()
+    first = junction.act(walks.paths[0][0])
+    assert max(first.follow_value, first.deviate_value) == pytest.approx(delivered, abs=0.35)
