@@ -1,11 +1,12 @@
 """Where logs go beside the run folder's own files: TensorBoard and Weights & Biases, if they are installed."""
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bcol.errors import InputError
 
 
+@runtime_checkable
 class Sink(Protocol):
     """Something that takes rows of numbers by step."""
 
