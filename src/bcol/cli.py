@@ -1,155 +1,96 @@
 """The command line: one thin layer over the library.
 
-Every command is a frozen dataclass whose fields are its options and whose `run` does the work.
+Every command is a frozen dataclass whose fields are its options and whose `run` does the work; the rooms that have
+commands of their own keep them in their `commands.py`.
 """
 
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import bcol
+from bcol import commands
+from bcol.data import commands as data
 from bcol.errors import InputError
-from bcol.tabular.estimate import Unvisited
+from bcol.runs import RunError
+from bcol.tabular import commands as tabular
 
 _DESCRIPTION = """Offline reinforcement learning with a hard budget on deviation.
 
 examples:
-  bcol demo                                      the idea in a table and a picture
-  bcol gridworld --budget 5 --output grid.svg    the paper's grid world with your options
-  bcol gridworld --help                          options and examples of one command
+  bcol demo                                          the idea in tables and pictures
+  bcol data info logs.parquet                        what is in a log
+  bcol train hopper-medium-v2 --agent bcol-sac       train, and score while training
+  bcol evaluate runs/hopper-medium-v2-bcol-sac       score a trained policy
+  bcol COMMAND --help                                options and examples of a command
 """
 
 
-@dataclass(frozen=True)
-class GridWorld:
-    """The paper's grid world: two habits, a pit, and what each deviation buys.
-
-    Logs the habits of a map, estimates the MDP and the behaviour from the log, plans for every budget and without
-    one, tries the plans in the true world, and draws the picture. docs/idea.md says how a map is written.
-
-    examples:
-      bcol gridworld
-      bcol gridworld --budget 5 --discount 0.95 --output grid.svg
-      bcol gridworld --map my_map.txt --slip 0.1
-    """
-
-    map: Path | None = None
-    """text file with a map and its habits; by default the built-in one"""
-    budget: int = 3
-    """plan for every budget from 0 to this"""
-    discount: float = 0.98
-    """discount factor, in [0, 1)"""
-    slip: float = 0.02
-    """chance that a move goes sideways"""
-    noise: float = 0.05
-    """chance that a logged decision is a random one"""
-    fail_cost: float = 50.0
-    """what falling into the pit costs, in steps"""
-    unvisited: Unvisited = "pessimistic"
-    """what decisions never logged are taken to lead to"""
-    episodes: int = 2000
-    """episodes in which each plan is tried"""
-    seed: int = 0
-    """seed of the log and of the trials"""
-    output: Path = Path("gridworld.png")
-    """the picture: .png or .svg"""
-
-    def run(self) -> None:
-        """Print the table and save the picture."""
-        from bcol.tabular.gridworld import STITCH, parse
-        from bcol.tabular.picture import check_output, draw
-        from bcol.tabular.study import study
-
-        check_output(self.output)
-        world = parse(_read_text(self.map) if self.map else STITCH, self.slip, self.fail_cost)
-        result = study(
-            world,
-            self.budget,
-            self.discount,
-            noise=self.noise,
-            unvisited=self.unvisited,
-            episodes=self.episodes,
-            seed=self.seed,
-        )
-        draw(result, self.output)
-        console = Console()
-        console.print(_outcome_table(result.outcomes))
-        console.print(f"Planned values are exact for the estimated MDP to {result.solution.error:.0e}.")
-        console.print(f"Picture: {self.output}", soft_wrap=True, highlight=False)
+def _union(named: dict[str, tuple[Any, str]]) -> Any:
+    """The commands as tyro wants them: a union of classes, each with its name and one line about it."""
+    union: Any = None
+    for name, (command, line) in named.items():
+        member: Any = Annotated[command, tyro.conf.subcommand(name, description=line)]
+        union = member if union is None else union | member
+    return union
 
 
-@dataclass(frozen=True)
-class Demo:
-    """The idea in two minutes: a log of habits, a budget of deviations, and what each one buys.
-
-    examples:
-      bcol demo
-      bcol demo --output out
-    """
-
-    output: Path = Path("out")
-    """folder for the pictures"""
-
-    def run(self) -> None:
-        """Run the grid world and say what it shows."""
-        console = Console()
-        console.print(
-            "A log holds two habits: most episodes take the long way round; a few start elsewhere and go straight\n"
-            "through. From the log alone, plan a policy that departs from the logged behaviour at most B times.\n"
-        )
-        GridWorld(output=self.output / "gridworld.png").run()
-
-
-def _outcome_table(outcomes: list[Any]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("who decides", "promised", "delivered", "+-", "reach goal", "steps", "deviations"):
-        table.add_column(column, justify="left" if column == "who decides" else "right")
-    for o in outcomes:
-        standard_error = o.delivered.std() / len(o.delivered) ** 0.5
-        table.add_row(
-            o.name,
-            "" if o.promised is None else f"{o.promised:.2f}",
-            f"{o.delivered.mean():.2f}",
-            f"{standard_error:.2f}",
-            f"{o.reached.mean():.1%}",
-            f"{o.steps.mean():.1f}",
-            f"{o.deviations.mean():.1f}",
-        )
-    return table
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {str(path)!r}: {error}") from None
-
-
-Command = Annotated[Demo, tyro.conf.subcommand("demo")] | Annotated[GridWorld, tyro.conf.subcommand("gridworld")]
+_DATA = {
+    "list": (data.List, "datasets known by name"),
+    "info": (data.Info, "what is in a dataset"),
+    "check": (data.Check, "every problem in a dataset, with row numbers"),
+    "convert": (data.Convert, "write a dataset in another format"),
+    "download": (data.Download, "fetch a dataset into the cache"),
+}
+_COMMANDS = {
+    "demo": (commands.Demo, "the idea in two minutes"),
+    "gridworld": (tabular.GridWorld, "the paper's grid world, exactly solved"),
+    "train": (commands.Train, "train an agent on a log"),
+    "evaluate": (commands.Evaluate, "score a trained policy"),
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run `bcol ...`: exit code 0, or 2 with one line on standard error for bad input."""
+    """Run `bcol ...`: exit code 0, 2 for bad input, or 1 for what failed while running; one line says why."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         print(f"bcol {bcol.__version__}")
         return
-    command = tyro.cli(
-        Command,
-        prog="bcol",
-        description=_DESCRIPTION,
-        args=arguments or ["--help"],
-        config=(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes),
-    )
     try:
-        command.run()
+        _parse(arguments).run()
     except InputError as error:
-        print(f"bcol: {error}", file=sys.stderr)
-        sys.exit(2)
+        _stop(error, 2)
+    except RunError as error:
+        _stop(error, 1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _parse(arguments: list[str]) -> Any:
+    """The command that was asked for, as an object.
+
+    The command itself is chosen here, so that a group of commands, or one whose options depend on its arguments, is
+    only built when it is asked for.
+    """
+    first, rest = (arguments or ["--help"])[0], arguments[1:]
+    if first == "data":
+        return _cli(
+            _union(_DATA), rest or ["--help"], "bcol data", "Logged decisions: look at them, check them, convert them."
+        )
+    if first == "train":
+        return _cli(commands.train_command(rest), rest or ["--help"], "bcol train", None)
+    if first in _COMMANDS:
+        return _cli(_COMMANDS[first][0], rest, f"bcol {first}", None)
+    group = {"data": (data.List, "look at, check, convert and fetch datasets")}
+    return _cli(_union(_COMMANDS | group), arguments or ["--help"], "bcol", _DESCRIPTION)
+
+
+def _cli(command: Any, arguments: list[str], prog: str, description: str | None) -> Any:
+    flat = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
+    return tyro.cli(command, prog=prog, description=description, args=arguments, config=flat)
+
+
+def _stop(error: Exception, code: int) -> None:
+    print(f"bcol: {error}", file=sys.stderr)
+    sys.exit(code)

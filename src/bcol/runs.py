@@ -61,9 +61,10 @@ class Run:
         """Every evaluation of every seed."""
         return [{"run": p.name, **row} for p in self.members for row in read_rows(p / "scores.jsonl")]
 
-    def final_score(self, last: int = 10) -> tuple[float, float]:
-        """Mean and deviation over the episodes of the last evaluations of all seeds, as the paper reports scores."""
-        rows = [row for p in self.members for row in read_rows(p / "scores.jsonl")[-last:]]
+    def final_score(self, last: int = 10, member: str | None = None) -> tuple[float, float]:
+        """Mean and deviation over the episodes of the last evaluations of all runs, or of one, as the paper does it."""
+        chosen = [p for p in self.members if member in (None, p.name)]
+        rows = [row for p in chosen for row in read_rows(p / "scores.jsonl")[-last:]]
         if not rows:
             raise InputError(f"{self.path} holds no evaluations: train with env=..., or use bcol evaluate")
         episodes = np.concatenate([row["scores"] for row in rows])

@@ -18,7 +18,7 @@ def genuine(name: str) -> Path:
     return path
 
 
-def rows(text: str, **more: Any) -> Log:
+def rows(text: str, **more: Any) -> Any:
     """A log with one row per letter: s step, T terminal, O time-out, B both, G unmarked time-out.
 
     Observations count up by one within an episode and jump by 100 between episodes; row i's action is i/100
@@ -43,7 +43,7 @@ def rows(text: str, **more: Any) -> Log:
     return make_log(**{**fields, **more})
 
 
-def fields_of(log: Log) -> dict[str, np.ndarray]:
+def fields_of(log: Log) -> dict[str, Any]:
     names = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
     return {name: getattr(log, name) for name in names if getattr(log, name) is not None}
 

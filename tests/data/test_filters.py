@@ -45,6 +45,7 @@ def test_states_are_normalised_with_the_statistics_in_the_spec():
     np.testing.assert_allclose(normal.observation, (data.observation - mean) / std, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(normal.next_observation, (data.next_observation - mean) / std, rtol=1e-5, atol=1e-6)
     stats = normal.spec.normalization
+    assert stats is not None
     # A policy that normalises with the spec sees exactly what training saw.
     np.testing.assert_array_equal(
         (data.observation - np.array(stats.mean, np.float32)) / np.array(stats.std, np.float32),

@@ -1,5 +1,7 @@
 """Minari datasets: what Minari's own collector records, and what we write."""
 
+from typing import Any
+
 import gymnasium
 import minari
 import numpy as np
@@ -59,7 +61,7 @@ def test_recorded_episodes_load_as_recorded(env_id, limit):
     assert row == len(data)
     assert ends == {"terminated", "truncated"}
     assert data.spec.env_id == env_id
-    space = gymnasium.make(env_id).action_space
+    space: Any = gymnasium.make(env_id).action_space
     assert data.spec.action_high == tuple(space.high.tolist())
 
 

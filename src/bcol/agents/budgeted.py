@@ -69,7 +69,7 @@ class Budgeted(Agent):
         self,
         target: Critic,
         batch: Batch,
-        proposed: Float[Array, "n m k-1 a"],
+        proposed: Float[Array, "n m spending a"],
         budgets: Int[Any, " k"],
     ) -> Float[Array, "n k"]:
         """y_b for every row and budget, from m proposals in s' for every budget but 0."""
@@ -137,7 +137,7 @@ def td_target(
     mask: Float[Array, ""],
     discount: Any,
     follow: Float[Array, " k"],
-    best: Float[Array, " k-1"],
+    best: Float[Array, " spending"],
 ) -> Float[Array, " k"]:
     """y_b of one transition: r + gamma mask max(best[b-1], follow[b]), and follow alone for b = 0."""
     return reward + discount * mask * backup(follow, after_deviating(best))

@@ -1,5 +1,6 @@
 """Arrays of any dtype and shape into the few that a `Log` holds, or an `InputError` that names the array."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,11 @@ from bcol.errors import InputError
 
 # float32 holds every integer up to here, and no further.
 _EXACT_INTEGER = 1 << 24
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message: on one line, whatever a damaged file calls its arrays, and not too many."""
+    return " ".join(", ".join(names).split())[:200] or "nothing"
 
 
 def floats(source: str, name: str, array: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bcol.data.arrays import listed
 from bcol.data.log import Log, make_log
 from bcol.errors import InputError
 
@@ -89,7 +90,7 @@ def _choose(names: list[str], columns: Columns, source: str) -> dict[str, list[s
             chosen[meaning] = found
         elif meaning in _NEEDED:
             raise InputError(
-                f"{source}: no column for the {meaning} (there are: {', '.join(names)[:200]}); "
+                f"{source}: no column for the {meaning} (there are: {listed(names)}); "
                 f"name it with Columns({meaning}=...)"
             )
     return chosen
@@ -100,7 +101,7 @@ def _match(names: list[str], patterns: tuple[str, ...], source: str) -> list[str
     for pattern in patterns:
         hits = [pattern] if pattern in names else sorted((n for n in names if fnmatchcase(n, pattern)), key=_by_number)
         if not hits:
-            raise InputError(f"{source}: no column {pattern!r} (there are: {', '.join(names)[:200]}); correct the name")
+            raise InputError(f"{source}: no column {pattern!r} (there are: {listed(names)}); correct the name")
         found += hits
     return found
 
@@ -160,7 +161,7 @@ def _episodes(
     twice = np.flatnonzero(same & (stride == 0))
     if len(twice):
         row = order[twice[0] + 1]
-        raise InputError(f"{source}: row {row} repeats step {step[row]} of episode {episode[row]}; steps must differ")
+        raise InputError(f"{source}: row {row} repeats step {step[row]} of episode {episode[row]!r}; steps must differ")
     return order, np.append(~same | (stride != 1), True)
 
 

@@ -61,12 +61,20 @@ class _Reads:
     """The task a file belongs to, if its name does not say."""
     columns: Columns = field(default_factory=Columns)
     """What the columns of an own log mean, where they do not have the usual names."""
+    action_bounds: tuple[float, float] | None = None
+    """The lowest and the highest that an action may be, if the data does not say."""
 
     def read(self) -> tuple[Log, Task | None]:
         """The rows, with a progress bar while they are read."""
         columns = None if self.columns == Columns() else self.columns
         with _progress(f"Reading {self.data}") as progress:
-            return read_log(self.data, task=self.task, columns=columns, progress=progress)
+            return read_log(
+                self.data,
+                task=self.task,
+                columns=columns,
+                action_bounds=self.action_bounds,
+                progress=progress,
+            )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bcol.data.arrays import listed
 from bcol.data.log import Log, make_log
 from bcol.errors import InputError
 
@@ -41,8 +42,7 @@ def read_d4rl(path: str | os.PathLike[str], progress: Progress | None = None) ->
         for name in _NEEDED:
             if name not in file:
                 raise InputError(
-                    f"{path}: has no array {name!r} (it has: {', '.join(file) or 'nothing'}); "
-                    f"D4RL files need {', '.join(_NEEDED)}"
+                    f"{path}: has no array {name!r} (it has: {listed(file)}); D4RL files need {', '.join(_NEEDED)}"
                 )
         present = [name for name in (*_NEEDED, *_OPTIONAL) if name in file]
         total = sum(_safe_size(path, name, file[name]) for name in present)

@@ -10,6 +10,7 @@ import json
 import os
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ def _download(urls: list[str], path: Path, patience: Patience, show_progress: bo
                 part.replace(path)
                 _validator(part).unlink(missing_ok=True)
                 return
-            reasons.append(f"{url.split('/')[2]}: {reason}")
+            reasons.append(f"{urllib.parse.urlsplit(url).netloc or url}: {' '.join(reason.split())}")
     raise InputError(
         f"cannot download {path.name} ({'; '.join(reasons)}); "
         f"get it elsewhere and put it at {path}, or name a mirror in BCOL_MIRRORS"

@@ -1,7 +1,7 @@
 """The junction: the grid world's story in the plane, small enough to learn in a minute.
 
 A point moves by up to `STEP` per step. The logged behaviour has two habits: the common one goes up from the start, far
-around, and down to the goal; the rare one comes from the left and crosses it, passes above the pit and is there soon.
+around, and down to the goal; the rare one comes from the left, crosses it, passes above the pit and is there soon.
 From the start, one deviation where the two cross is worth most.
 """
 
@@ -19,13 +19,13 @@ NOISE = 0.02
 LIMIT = 100
 LOW, HIGH = np.array([-2.0, -1.0]), np.array([5.0, 4.0])
 GOAL, GOAL_RADIUS = np.array([3.0, 0.0]), 0.3
-PIT, PIT_RADIUS = np.array([1.5, 0.0]), 0.45
+PIT, PIT_RADIUS = np.array([1.5, -0.1]), 0.5
 PIT_COST = 5.0
 STEP_COST = 0.1
 
 HABITS = {
-    "common": np.array([[0.0, -0.75], [0.0, 3.5], [4.5, 3.5], [4.5, 0.0], [3.0, 0.0]]),
-    "rare": np.array([[-1.5, 0.0], [0.6, 0.0], [0.9, 0.9], [2.1, 0.9], [3.0, 0.0]]),
+    "common": np.array([[0.0, -0.75], [0.0, 2.75], [4.2, 2.75], [4.2, 0.0], [3.0, 0.0]]),
+    "rare": np.array([[-1.5, -0.5], [1.5, 1.3], [3.0, 0.0]]),
 }
 """Waypoints of each habit, from its start to the goal."""
 
@@ -57,7 +57,9 @@ class Junction(gymnasium.Env):
         return self._position.astype(np.float32), reward, fell or reached, False, {}
 
 
-def log(episodes: int = 300, rare: float = 0.1, noise: float = 0.25, seed: int = 0) -> Transitions:
+def log(
+    episodes: int = 300, rare: float = 0.15, noise: float = 0.15, random_share: float = 0.1, seed: int = 0
+) -> Transitions:
     """Logged episodes of both habits, `rare` of them of the rare one, with Gaussian `noise` on every action."""
     random = np.random.default_rng(seed)
     rows: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards", "terminals", "timeouts")}
@@ -68,7 +70,10 @@ def log(episodes: int = 300, rare: float = 0.1, noise: float = 0.25, seed: int =
         towards, ended, t = 1, False, 0
         while not ended and t < LIMIT:
             action, towards = _towards(HABITS[habit], towards, observation)
-            action = np.clip(action + random.normal(0, noise, 2), -1, 1).astype(np.float32)
+            action = np.clip(action + random.normal(0, noise, 2), -1, 1)
+            if random.random() < random_share:
+                action = random.uniform(-1, 1, 2)
+            action = action.astype(np.float32)
             after, reward, ended, _, _ = world.step(action)
             t += 1
             for name, value in zip(rows, (observation, action, reward, ended, t == LIMIT and not ended), strict=True):
