@@ -43,7 +43,7 @@ def test_losses_equal_the_formulas(norm) -> None:
     agent = SAC(hidden=(8, 8), discount=0.9, first_temperature=0.5, critic_norm=norm)
     state = agent.init(np.random.default_rng(0), 3, 2)
     batch, key = unpack(jnp.asarray(some_rows()), 3), jax.random.key(3)
-    after, metrics = agent.update(state, batch, key)
+    after, metrics = jax.jit(agent.update)(state, batch, key)
     for_target, for_actor = jax.random.split(key)
     action, log_after = sampled(state.actor.net, batch.next_observation, for_target)
     q_after = np.asarray(values(state.target, batch.next_observation, action)).min(0)
@@ -65,7 +65,8 @@ def test_masked_futures_do_not_count() -> None:
     state = agent.init(np.random.default_rng(0), 3, 2)
     seen = unpack(jnp.asarray(some_rows()), 3)._replace(mask=jnp.zeros(6))
     elsewhere = Seen(*seen[:3], seen.next_observation + 5, seen.mask)
-    losses = [float(agent.update(state, batch, jax.random.key(0))[1]["critic_loss"]) for batch in (seen, elsewhere)]
+    update = jax.jit(agent.update)
+    losses = [float(update(state, batch, jax.random.key(0))[1]["critic_loss"]) for batch in (seen, elsewhere)]
     assert losses[0] == losses[1]
 
 

@@ -21,9 +21,13 @@ class PointEnv(gymnasium.Env):
         return np.array([self._x]), -abs(self._x), False, False, {}
 
 
-def register() -> None:
-    if "Point-v0" not in gymnasium.registry:
-        gymnasium.register("Point-v0", entry_point="worlds:PointEnv", max_episode_steps=20)
+class BrokenEnv(PointEnv):
+    """Fails at the first step."""
+
+    def step(self, action):
+        raise ValueError("the robot is broken\nin two lines")
 
 
-register()
+for name in ("Point", "Broken"):
+    if f"{name}-v0" not in gymnasium.registry:
+        gymnasium.register(f"{name}-v0", entry_point=f"worlds:{name}Env", max_episode_steps=20)

@@ -31,8 +31,8 @@ class Behaviour:
         source: where it comes from, for the data card.
     """
 
-    weights: tuple[Float32[np.ndarray, "in out"], ...]
-    biases: tuple[Float32[np.ndarray, " out"], ...]
+    weights: tuple[Float32[np.ndarray, "..."], ...]
+    biases: tuple[Float32[np.ndarray, "..."], ...]
     smooth: bool
     source: str
 

@@ -24,7 +24,7 @@ SLOTS = 8
 SLOT_ROWS = 1000
 """A slot plays episodes until it has this many rows, or a few more."""
 
-MAZE_EPISODES = 8
+MAZE_EPISODES = 2
 """Episodes in a block of AntMaze."""
 
 Block = dict[str, Shaped[np.ndarray, "rows *shape"]]
