@@ -68,7 +68,11 @@ def pack(name: str, work: Path, out: Path) -> str:
     best = max(rungs, key=lambda rung: rung.score())
     mine = [rung for rung in rungs if rung.seed == best.seed]
     one = rung_files(work)[0].stat().st_size
-    about = {"command": " ".join(sys.argv), **json.loads((work / "config.json").read_text())}
+    # The folders are this machine's business.
+    command = (
+        " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(str(out), "OUT").replace(str(work.parent), "WORK")
+    )
+    about = {"command": command, **json.loads((work / "config.json").read_text())}
     write_ladder(out / f"{name}.safetensors", thinned(mine, MOST_BYTES // one), about)
     shutil.copy(work / "curve.jsonl", out / f"{name}.jsonl")
     last = max(rung.step for rung in mine)
@@ -146,7 +150,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3_000_000)
     parser.add_argument("--updates-per-step", type=float, default=0.5)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--critic-norm", choices=("none", "layer"), default="none")
+    parser.add_argument("--critic-norm", choices=("none", "layer"), default="layer")
     parser.add_argument("--mps", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to see that it works")
     parser.add_argument("--only", choices=ENVIRONMENTS, help=argparse.SUPPRESS)

@@ -1,6 +1,7 @@
 """Forged datasets: the same for any number of workers, resumable, true to the simulator, in D4RL's layout."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -22,7 +23,7 @@ from bcol.forge.cards import read_card, table
 from bcol.forge.crew import Space
 from bcol.forge.make import forge, forged_file
 from bcol.forge.recipes import plan
-from bcol.forge.rungs import Rung, halved, write_rung
+from bcol.forge.rungs import Rung, halved, read_rung, write_ladder, write_rung
 from bcol.nets import make_actor
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "d4rl_rows"
@@ -141,6 +142,25 @@ def test_medium_expert_and_replay_have_a_part_for_each_policy(files) -> None:
     replay = plan("hopper-medium-replay", policy=[files["hopper"]] * 3, rows=100)
     assert [segment.rows for segment in replay.segments] == [33, 34, 33]
     assert plan("hopper-medium-replay", policy=[files["hopper"]]).rows == 400_000
+
+
+def test_shipped_policies(files, tmp_path, monkeypatch) -> None:
+    """What the card calls medium, expert and replay is what the datasets are made with."""
+    rungs = [replace(read_rung(files["hopper"]), step=step) for step in (0, 5, 9)]
+    (tmp_path / "behaviours").mkdir()
+    write_ladder(tmp_path / "behaviours" / "hopper.safetensors", rungs)
+    card = {"medium": 5, "expert": 9, "replay": [0, 5]}
+    (tmp_path / "behaviours" / "hopper.json").write_text(json.dumps(card))
+    monkeypatch.setattr("bcol.forge.behaviour.resources.files", lambda package: tmp_path)
+    sources = {kind: plan(f"hopper-{kind}").policies for kind in ("medium", "medium-expert", "medium-replay")}
+    assert sources == {
+        "medium": ("shipped hopper, 5 steps",),
+        "medium-expert": ("shipped hopper, 5 steps", "shipped hopper, 9 steps"),
+        "medium-replay": ("shipped hopper, 0 steps", "shipped hopper, 5 steps"),
+    }
+    assert plan("hopper-medium").segments[0].source.checksum == read_behaviour(files["hopper"]).checksum
+    with pytest.raises(InputError, match="no behaviour policies for walker2d are installed: give --policy FILE"):
+        plan("walker2d-medium")
 
 
 def test_load_dataset_forges_once(files, tmp_path, monkeypatch) -> None:

@@ -51,91 +51,97 @@ class Locomotion:
     def block(self, number: int) -> Block:
         """Play block `number`."""
         worlds, limit = _worlds(self.env)
-        slots = [
-            _Slot(world, limit, (self.seed, crc32(self.name.encode()), number, i)) for i, world in enumerate(worlds)
-        ]
-        a, s = self.behaviour.action_dim, self.behaviour.observation_dim
-        if slots[0].seen.shape != (s,) or worlds[0].action_space.shape != (a,):
+        s, a = self.behaviour.observation_dim, self.behaviour.action_dim
+        if worlds[0].observation_space.shape != (s,) or worlds[0].action_space.shape != (a,):
             raise InputError(f"the policy is for {s} observations and {a} actions, which {self.env} has not")
-        most = SLOT_ROWS + limit
-        seen = np.zeros((SLOTS, s), np.float32)
-        inside, means, log_stds = (np.empty((SLOTS, most, a), np.float32) for _ in range(3))
-        running = list(range(SLOTS))
-        while running:
-            for i in running:
-                seen[i] = slots[i].seen
-            mean, log_std = self.behaviour.distribution(seen)
-            noise = np.array([slot.noise for slot in slots])
-            drawn = mean + np.exp(log_std) * noise
-            action = np.tanh(drawn)
-            for i in running:
-                row = slots[i].rows
-                inside[i, row], means[i, row], log_stds[i, row] = drawn[i], mean[i], log_std[i]
-                slots[i].step(action[i])
-            running = [i for i in running if not slots[i].done]
-        block = [slot.arrays() for slot in slots]
-        arrays = {name: np.concatenate([part[name] for part in block]) for name in block[0]}
-        rows = [(i, slice(slot.rows)) for i, slot in enumerate(slots)]
-        parts = [log_probability(means[at], log_stds[at], inside[at]) for at in rows]
-        return arrays | {"infos/action_log_probs": np.concatenate(parts).astype(np.float32)}
+        tape = _Tape(worlds, s, a, limit, (self.seed, crc32(self.name.encode()), number))
+        running = np.arange(SLOTS)
+        while len(running):
+            mean, log_std = self.behaviour.distribution(tape.seen)
+            noise = tape.noise[running, tape.length[running]]
+            mean, log_std = mean[running], log_std[running]
+            running = tape.step(running, mean + np.exp(log_std) * noise, mean, log_std)
+        return tape.arrays()
 
 
-class _Slot:
-    """An environment of a block, and the rows it has recorded."""
+class _Tape:
+    """The environments of a block and what they have recorded: arrays by slot and row, filled as time goes on."""
 
-    def __init__(self, world: Any, limit: int, key: tuple[int, ...]):
-        self._world, self._limit, self._key = world, limit, key
-        self._simulated = hasattr(world, "data") and hasattr(world.data, "qpos")
-        self._episodes, self.rows, self.done = 0, 0, False
-        self._before: list[np.ndarray] = []
-        self._after: list[np.ndarray] = []
-        self._columns: list[tuple] = []
-        self._states: list[tuple] = []
-        self._begin()
+    def __init__(self, worlds: list[Any], s: int, a: int, limit: int, key: tuple[int, ...]):
+        self._worlds, self._limit, self._key = worlds, limit, key
+        simulated = hasattr(getattr(worlds[0], "data", None), "qpos")
+        self._simulators = [world.data for world in worlds] if simulated else None
 
-    def _begin(self) -> None:
-        random = np.random.default_rng((*self._key, self._episodes))
-        self.seen = self._world.reset(seed=int(random.integers(2**31)))[0]
-        self._noises = random.standard_normal((self._limit, self._world.action_space.shape[0]), np.float32)
-        self._episodes += 1
-        self._length = 0
-        self.noise = self._noises[0]
+        def empty(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+            # The last episode of a slot begins before its row SLOT_ROWS.
+            return np.empty((SLOTS, SLOT_ROWS + limit, *shape), dtype)
 
-    def step(self, action: np.ndarray) -> None:
-        """Take an action, record it, and begin the next episode if this one is over."""
-        if self._simulated:
-            data = self._world.data
-            self._states.append((data.qpos.copy(), data.qvel.copy()))
-        after, reward, terminated, _, _ = self._world.step(action)
-        self._length += 1
-        self.rows += 1
-        over = self._length == self._limit and not terminated
-        self._before.append(self.seen)
-        self._after.append(after)
-        self._columns.append((action, reward, terminated, over))
-        self.seen = after
-        if terminated or over:
-            self.done = self.rows >= SLOT_ROWS
-            if not self.done:
-                self._begin()
-        else:
-            self.noise = self._noises[self._length]
+        self._before, self._after, self._action = empty(s), empty(s), empty(a)
+        self._inside, self._mean, self._log_std = empty(a), empty(a), empty(a)
+        self._reward, self._terminal, self._timeout = empty(), empty(dtype=bool), empty(dtype=bool)
+        if self._simulators is not None:
+            self._qpos, self._qvel = (
+                empty(len(getattr(worlds[0].data, name)), dtype=np.float64) for name in ("qpos", "qvel")
+            )
+        self._episodes, self._rows = [0] * SLOTS, np.zeros(SLOTS, int)
+        self.seen, self.noise = np.zeros((SLOTS, s), np.float32), np.zeros((SLOTS, limit, a), np.float32)
+        self.length = np.zeros(SLOTS, int)
+        for i in range(SLOTS):
+            self._begin(i)
+
+    def _begin(self, i: int) -> None:
+        random = np.random.default_rng((*self._key, i, self._episodes[i]))
+        self.seen[i] = self._worlds[i].reset(seed=int(random.integers(2**31)))[0]
+        self.noise[i] = random.standard_normal(self.noise.shape[1:], np.float32)
+        self._episodes[i] += 1
+        self.length[i] = 0
+
+    def step(self, running: np.ndarray, inside: np.ndarray, mean: np.ndarray, log_std: np.ndarray) -> np.ndarray:
+        """One step of the running slots, with the actions tanh(inside); the slots that go on."""
+        action = np.tanh(inside)
+        at = running, self._rows[running]
+        self._before[at], self._action[at] = self.seen[running], action
+        self._inside[at], self._mean[at], self._log_std[at] = inside, mean, log_std
+        ended = []
+        for i, row, command in zip(running.tolist(), at[1].tolist(), action, strict=True):
+            if self._simulators is not None:
+                data = self._simulators[i]
+                self._qpos[i, row], self._qvel[i, row] = data.qpos, data.qvel
+            self.seen[i], self._reward[i, row], terminal, _, _ = self._worlds[i].step(command)
+            self._terminal[i, row] = terminal
+            if terminal:
+                ended.append(i)
+        self._after[at] = self.seen[running]
+        self._rows[running] += 1
+        self.length[running] += 1
+        over = (self.length[running] == self._limit) & ~self._terminal[at]
+        self._timeout[at] = over
+        if not ended and not over.any():
+            return running
+        done = {i for i in (*ended, *running[over].tolist()) if self._rows[i] >= SLOT_ROWS}
+        for i in (*ended, *running[over].tolist()):
+            if i not in done:
+                self._begin(i)
+        return np.array([i for i in running.tolist() if i not in done], int)
 
     def arrays(self) -> Block:
-        """Everything recorded."""
-        actions, rewards, terminals, timeouts = zip(*self._columns, strict=True)
+        """Everything recorded, slot after slot."""
+
+        def joined(array: np.ndarray) -> np.ndarray:
+            return np.concatenate([array[i, : self._rows[i]] for i in range(SLOTS)])
+
         arrays: Block = {
-            "observations": np.array(self._before, np.float32),
-            "actions": np.array(actions, np.float32),
-            "rewards": np.array(rewards, np.float32),
-            "terminals": np.array(terminals, bool),
-            "timeouts": np.array(timeouts, bool),
-            "next_observations": np.array(self._after, np.float32),
+            "observations": joined(self._before),
+            "actions": joined(self._action),
+            "rewards": joined(self._reward),
+            "terminals": joined(self._terminal),
+            "timeouts": joined(self._timeout),
+            "next_observations": joined(self._after),
         }
-        if self._simulated:
-            qpos, qvel = zip(*self._states, strict=True)
-            arrays |= {"infos/qpos": np.array(qpos), "infos/qvel": np.array(qvel)}
-        return arrays
+        if self._simulators is not None:
+            arrays |= {"infos/qpos": joined(self._qpos), "infos/qvel": joined(self._qvel)}
+        logged = log_probability(*(joined(x) for x in (self._mean, self._log_std, self._inside)))
+        return arrays | {"infos/action_log_probs": logged.astype(np.float32)}
 
 
 @dataclass(frozen=True, eq=False)
