@@ -35,7 +35,7 @@ def rungs_of(folder: Path) -> list[Rung]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("online") / "run"
-    return train_behaviour("worlds:Point-v0", AGENT, steps=1024, seeds=(0, 1), out=out, **SMALL)
+    return train_behaviour("point_world:Point-v0", AGENT, steps=1024, seeds=(0, 1), out=out, **SMALL)
 
 
 def test_it_learns(run) -> None:
@@ -87,7 +87,7 @@ def test_the_curve(run) -> None:
 def test_interrupted_is_as_uninterrupted(run, tmp_path) -> None:
     """Stopped at a checkpoint and begun again: the same networks to the last bit, and the same ladder."""
     for steps in (512, 1024):
-        train_behaviour("worlds:Point-v0", AGENT, steps=steps, seeds=(0, 1), out=tmp_path / "run", **SMALL)
+        train_behaviour("point_world:Point-v0", AGENT, steps=steps, seeds=(0, 1), out=tmp_path / "run", **SMALL)
     one, other = (read_checkpoint(folder / "step_000001024.safetensors") for folder in (run, tmp_path / "run"))
     assert one[1] == other[1]
     for name, tensor in one[0].items():
@@ -98,7 +98,7 @@ def test_interrupted_is_as_uninterrupted(run, tmp_path) -> None:
 
 def test_a_finished_run_is_left_alone(run) -> None:
     before = {path: path.stat().st_mtime_ns for path in rung_files(run)}
-    train_behaviour("worlds:Point-v0", AGENT, steps=1024, seeds=(0, 1), out=run, **SMALL)
+    train_behaviour("point_world:Point-v0", AGENT, steps=1024, seeds=(0, 1), out=run, **SMALL)
     assert before == {path: path.stat().st_mtime_ns for path in rung_files(run)}
 
 
@@ -115,20 +115,20 @@ def test_a_finished_run_is_left_alone(run) -> None:
 )
 def test_bad_input(options, message, tmp_path) -> None:
     with pytest.raises(InputError, match=message):
-        train_behaviour(**({"env": "worlds:Point-v0", "out": tmp_path / "run"} | options))
+        train_behaviour(**({"env": "point_world:Point-v0", "out": tmp_path / "run"} | options))
 
 
 def test_another_run_in_the_folder_is_refused(run, tmp_path) -> None:
     with pytest.raises(InputError, match="another agent"):
-        train_behaviour("worlds:Point-v0", SAC(), steps=1024, seeds=(0, 1), out=run, **SMALL)
+        train_behaviour("point_world:Point-v0", SAC(), steps=1024, seeds=(0, 1), out=run, **SMALL)
     (tmp_path / "thing").write_text("")
     with pytest.raises(InputError, match="not a run folder"):
-        train_behaviour("worlds:Point-v0", AGENT, steps=64, out=tmp_path)
+        train_behaviour("point_world:Point-v0", AGENT, steps=64, out=tmp_path)
 
 
 def test_a_broken_environment_is_one_line(tmp_path) -> None:
     with pytest.raises(RunError, match="^the environment failed: ValueError: the robot is broken$"):
-        train_behaviour("worlds:Broken-v0", AGENT, steps=64, out=tmp_path / "run", **SMALL)
+        train_behaviour("point_world:Broken-v0", AGENT, steps=64, out=tmp_path / "run", **SMALL)
 
 
 def test_rungs_are_close_at_first_and_far_later() -> None:

@@ -30,4 +30,4 @@ class BrokenEnv(PointEnv):
 
 for name in ("Point", "Broken"):
     if f"{name}-v0" not in gymnasium.registry:
-        gymnasium.register(f"{name}-v0", entry_point=f"worlds:{name}Env", max_episode_steps=20)
+        gymnasium.register(f"{name}-v0", entry_point=f"point_world:{name}Env", max_episode_steps=20)
