@@ -71,9 +71,8 @@ def pack(name: str, work: Path, out: Path) -> str:
     mine = [rung for rung in rungs if rung.seed == best.seed]
     one = rung_files(work)[0].stat().st_size
     # The folders are this machine's business.
-    command = (
-        " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(str(out), "OUT").replace(str(work.parent), "WORK")
-    )
+    folders = {str(out): "OUT", str(work.parent): "WORK"}
+    command = " ".join([Path(sys.argv[0]).name, *(folders.get(x, x) for x in sys.argv[1:])])
     about = {"command": command, **json.loads((work / "config.json").read_text())}
     write_ladder(out / f"{name}.safetensors", thinned(mine, MOST_BYTES // one), about)
     shutil.copy(work / "curve.jsonl", out / f"{name}.jsonl")
