@@ -66,7 +66,7 @@ class Train:
     out: Path | None = None
     """run folder; by default runs/DATA-AGENT"""
     eval_every: int | None = None
-    """steps between evaluations, a fifth of it in the last tenth; by default steps / 200"""
+    """steps between evaluations, a fifth of it in the last tenth; by default steps / 200; 0 for none"""
     eval_episodes: int = 10
     """episodes per evaluation"""
     checkpoint_every: int | None = None
@@ -103,7 +103,7 @@ class Train:
             for member in run.members:
                 rows = [row for row in run.scores() if row["run"] == member.name][-10:]
                 mean, spread = run.final_score(member=member.name)
-                lengths, spent = (sum((row[k] for row in rows), []) for k in ("lengths", "deviations"))
+                lengths, spent = ([x for row in rows for x in row[k]] for k in ("lengths", "deviations"))
                 table.add_row(
                     member.name,
                     f"{mean:.1f}",

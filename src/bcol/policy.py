@@ -26,13 +26,13 @@ class Decision(NamedTuple):
     """
 
     action: Float[np.ndarray, "*n a"]
-    deviated: Bool[np.ndarray, "*n"]
-    budget_left: Int[np.ndarray, "*n"] | None
-    follow_value: Float[np.ndarray, "*n"]
-    deviate_value: Float[np.ndarray, "*n"]
+    deviated: Bool[Any, "*n"]
+    budget_left: Int[Any, "*n"] | None
+    follow_value: Float[Any, "*n"]
+    deviate_value: Float[Any, "*n"]
 
     @property
-    def gain(self) -> Float[np.ndarray, "*n"]:
+    def gain(self) -> Any:
         """What deviating is worth more than following."""
         return self.deviate_value - self.follow_value
 

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -62,7 +63,7 @@ def train(
         env: Gymnasium id to score the policy in while training goes on; by default the data's own, if it has one.
         out: the run folder; by default `runs/<data>-<agent>`.
         eval_every: steps between evaluations, a fifth of it in the last tenth; by default steps / 200, which is the
-            paper's 5,000 and 1,000 of a million.
+            paper's 5,000 and 1,000 of a million; 0 for none.
         eval_episodes: episodes per evaluation.
         checkpoint_every: steps between checkpoints; by default steps / 20.
         keep: how many checkpoints are kept.
@@ -105,7 +106,7 @@ def train(
             return Policy(spec, Rule(**variants[i][1].policy()), program.networks(i))
 
         pool = None
-        if env is not None:
+        if env is not None and eval_every != 0:
             check_environment(policy(0), env)
             pool = stack.enter_context(worker_pool(workers or os.cpu_count() or 1))
         monitor = stack.enter_context(Monitor(path, members, start, steps, env, eval_episodes, pool, progress))
@@ -181,7 +182,9 @@ class _Program:
 
     def _dispatch(self, state: Any, hyper: Any, keys: Array, data: Batch, step: Array, n: Array, steps: Array) -> Any:
         def one_run(state: Any, hyper: Any, key: Array, step: Array) -> Any:
-            agent = replace(self.agents[0], **hyper)
+            agent = copy(self.agents[0])
+            for name, value in hyper.items():
+                object.__setattr__(agent, name, value)  # not by __init__: what a program traces is no float
             for_rows, for_update = jax.random.split(jax.random.fold_in(key, step))
             rows = jax.random.randint(for_rows, (agent.batch_size,), 0, len(data.reward))
             return agent.update(state, jax.tree.map(lambda x: x[rows], data), for_update, Clock(step, steps))
