@@ -42,6 +42,8 @@ def train(name: str, args: argparse.Namespace, seconds: float) -> None:
     share = max(1, args.cores // len(args.robots))
     options = {"steps": args.steps, "updates_per_step": args.updates_per_step, "seconds": seconds}
     options |= {"workers": max(1, share - 1), "evaluators": 1, "checkpoint_every": 200_000, "round_steps": 64}
+    if name == "ant":  # only its best rung is of use, and measuring one takes long
+        options["rung_every"] = 20_000
     agent = SAC(batch_size=args.batch_size, critic_norm=args.critic_norm)
     if args.tiny:
         agent = SAC(hidden=(32, 32), batch_size=32)
@@ -68,7 +70,10 @@ def pack(name: str, work: Path, out: Path) -> str:
     best = max(rungs, key=lambda rung: rung.score())
     mine = [rung for rung in rungs if rung.seed == best.seed]
     one = rung_files(work)[0].stat().st_size
-    about = {"command": " ".join(sys.argv), **json.loads((work / "config.json").read_text())}
+    # The folders are this machine's business.
+    folders = {str(out): "OUT", str(work.parent): "WORK"}
+    command = " ".join([Path(sys.argv[0]).name, *(folders.get(x, x) for x in sys.argv[1:])])
+    about = {"command": command, **json.loads((work / "config.json").read_text())}
     write_ladder(out / f"{name}.safetensors", thinned(mine, MOST_BYTES // one), about)
     shutil.copy(work / "curve.jsonl", out / f"{name}.jsonl")
     last = max(rung.step for rung in mine)
@@ -123,9 +128,14 @@ def drive(args: argparse.Namespace) -> None:
                 curve = args.work / name / "curve.jsonl"
                 lines = curve.read_text().splitlines() if curve.exists() else []
                 print(f"{shown - began:.0f} s {name}: {lines[-1][:200] if lines else 'no rows yet'}", flush=True)
-    for name, process in processes.items():
+    for process in processes.values():
         if process.poll() is None:
             process.terminate()
+    for name, process in processes.items():
+        try:
+            process.wait(timeout=8)
+        except subprocess.TimeoutExpired:
+            process.kill()
         if process.wait() != 0:
             print(f"{name} ended with {process.returncode}: {(args.work / f'{name}.log').read_text()[-600:]}")
         if (args.work / name / "config.json").exists():
@@ -146,7 +156,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3_000_000)
     parser.add_argument("--updates-per-step", type=float, default=0.5)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--critic-norm", choices=("none", "layer"), default="none")
+    parser.add_argument("--critic-norm", choices=("none", "layer"), default="layer")
     parser.add_argument("--mps", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--tiny", action="store_true", help="small networks and few steps, to see that it works")
     parser.add_argument("--only", choices=ENVIRONMENTS, help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@ import bcol
 from bcol import commands
 from bcol.data import commands as data
 from bcol.errors import InputError
+from bcol.forge import commands as forge
 from bcol.runs import RunError
 from bcol.tabular import commands as tabular
 
@@ -42,6 +43,8 @@ _DATA = {
     "check": (data.Check, "every problem in a dataset, with row numbers"),
     "convert": (data.Convert, "write a dataset in another format"),
     "download": (data.Download, "fetch a dataset into the cache"),
+    "forge": (forge.Forge, "make datasets here, without a download"),
+    "train-behaviour": (forge.TrainBehaviour, "train the policies that datasets are made with"),
 }
 _COMMANDS = {
     "demo": (commands.Demo, "the idea in two minutes"),
@@ -76,13 +79,16 @@ def _parse(arguments: list[str]) -> Any:
     first, rest = (arguments or ["--help"])[0], arguments[1:]
     if first == "data":
         return _cli(
-            _union(_DATA), rest or ["--help"], "bcol data", "Logged decisions: look at them, check them, convert them."
+            _union(_DATA),
+            rest or ["--help"],
+            "bcol data",
+            "Logged decisions: look at them, check them, convert them, make them.",
         )
     if first == "train":
         return _cli(commands.train_command(rest), rest or ["--help"], "bcol train", None)
     if first in _COMMANDS:
         return _cli(_COMMANDS[first][0], rest, f"bcol {first}", None)
-    group = {"data": (data.List, "look at, check, convert and fetch datasets")}
+    group = {"data": (data.List, "look at, check, convert, fetch and make datasets")}
     return _cli(_union(_COMMANDS | group), arguments or ["--help"], "bcol", _DESCRIPTION)
 
 

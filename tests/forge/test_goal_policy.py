@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bcol.errors import InputError
-from bcol.forge.goal_policy import GoalPolicy, goal_features, load_goal_policy
+from bcol.forge.goal_policy import GoalPolicy, goal_arrays, goal_features, load_goal_policy
+from bcol.nets import gaussian, make_actor
 
 
 def random_arrays(hidden: int = 16) -> dict[str, np.ndarray]:
@@ -61,6 +62,18 @@ def test_bad_files(tmp_path: Path) -> None:
         load_goal_policy(tmp_path / "one.npy")
     with pytest.raises(InputError, match="with the layers of a goal-reaching policy"):
         load_goal_policy(tmp_path)
+
+
+def test_trained_actors_become_goal_policies(tmp_path: Path) -> None:
+    actor = make_actor(np.random.default_rng(0), 29, 8, (16, 16))
+    np.savez(tmp_path / "ant.npz", **goal_arrays(actor))  # type: ignore[arg-type]
+    policy, features = load_goal_policy(tmp_path / "ant.npz"), np.random.default_rng(1).normal(size=29)
+    mean, log_std = gaussian(actor, features[None].astype(np.float32))
+    expected = np.tanh(mean[0, 0] + np.exp(log_std[0, 0]) * np.random.default_rng(2).standard_normal(8))
+    np.testing.assert_allclose(policy(features, np.random.default_rng(2)), expected, rtol=1e-4)
+    assert policy.checksum == GoalPolicy.from_actor(actor).checksum
+    with pytest.raises(InputError, match="two hidden layers"):
+        GoalPolicy.from_actor(make_actor(np.random.default_rng(0), 29, 8, (16,)))
 
 
 @pytest.mark.parametrize("name", ["fc0.weight", "fc1.bias", "last_fc.weight"])

@@ -1,5 +1,6 @@
 """`bcol data list | info | check | convert | download`, one class each: its fields are the flags."""
 
+import json
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,11 +17,11 @@ from bcol.data.check import check
 from bcol.data.columns import Columns
 from bcol.data.d4rl import write_d4rl
 from bcol.data.describe import describe, draw_histograms
-from bcol.data.download import cached_file, fetch
+from bcol.data.download import cache_dir, cached_file, fetch
 from bcol.data.load import read_log
 from bcol.data.log import Log, with_timeouts
 from bcol.data.minari import write_minari
-from bcol.data.tasks import TASKS, Task
+from bcol.data.tasks import FORGED, TASKS, Task
 from bcol.errors import InputError
 
 
@@ -41,10 +42,11 @@ class List:
         table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
         for title in ("name", "environment", "0 .. 100", "steps", "here"):
             table.add_column(title, no_wrap=True)
-        for task in TASKS.values():
+        for task in (*TASKS.values(), *FORGED.values()):
             if self.contains in task.name:
                 low, high = task.reference
-                here = "yes" if cached_file(task).exists() else ""
+                file = cache_dir() / task.file if task.name in FORGED else cached_file(task)
+                here = "yes" if file.exists() else ""
                 table.add_row(task.name, task.env_id, f"{low:g} .. {high:g}", str(task.episode_limit), here)
         if not table.row_count:
             raise InputError(f"no name contains {self.contains!r}; `bcol data list` shows them all")
@@ -111,6 +113,11 @@ class Info(_Reads):
         }
         for name, value in rest.items():
             if value:
+                console.print(f"{name:>15}  {value}", highlight=False)
+        if "card" in log.metadata:
+            from bcol.forge.cards import lines
+
+            for name, value in lines(json.loads(log.metadata["card"])):
                 console.print(f"{name:>15}  {value}", highlight=False)
         if self.histogram is not None:
             draw_histograms(about, self.data, self.histogram)

@@ -1,6 +1,6 @@
 """The tasks we know by name: D4RL's files, where their policies are scored, and what scores mean."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bcol.errors import InputError
@@ -92,6 +92,23 @@ def _registry() -> dict[str, Task]:
 
 TASKS: dict[str, Task] = _registry()
 """Every task by name."""
+
+
+def _forged() -> dict[str, Task]:
+    """What `bcol.forge` makes: like D4RL's newest tasks, but for the name, the file and what is wrong with it."""
+    tasks = {}
+    for task in TASKS.values():
+        kind = task.name.removesuffix("-v2")
+        if kind == task.name:
+            continue
+        names = [kind] if not kind.endswith("-medium") else [kind, f"d4rl-{kind}", f"d4rl-{kind[:-6]}expert"]
+        for name in names:
+            tasks[f"forge/{name}"] = replace(task, name=f"forge/{name}", file=f"forge/{name}.hdf5")
+    return tasks
+
+
+FORGED: dict[str, Task] = _forged()
+"""Every dataset that can be made here, by name; `file` is relative to the cache folder."""
 
 REFERENCES: dict[str, tuple[float, float]] = {task.env_id: task.reference for task in TASKS.values()}
 """The returns that score 0 and 100 in each environment."""

@@ -1,5 +1,6 @@
 """The low level of AntMaze's data: a policy that walks an ant in a given direction, in NumPy."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,15 @@ class GoalPolicy:
     biases: tuple[Float32[np.ndarray, "..."], ...]
     smooth: bool = False
     """Whether the log-std is squashed smoothly, as in `bcol.nets`, or clipped to -20..2."""
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the weights."""
+        digest = hashlib.sha256(b"smooth" if self.smooth else b"clipped")
+        for array in (*self.weights, *self.biases):
+            digest.update(f"{array.shape}".encode())
+            digest.update(array.tobytes())
+        return f"sha256:{digest.hexdigest()}"
 
     def __call__(self, features: Float[np.ndarray, "29"], rng: np.random.Generator) -> Float[np.ndarray, "8"]:
         """Draw an action."""

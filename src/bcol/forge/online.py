@@ -80,6 +80,7 @@ def train_behaviour(
         InputError: the options make no sense, or `out` holds another run.
         RunError: an environment fails or hangs, or the disk is full.
     """
+    began = time.monotonic()
     agent = agent or SAC()
     agent.check()
     workers = max(1, (os.cpu_count() or 2) - 1) if workers is None else workers
@@ -107,7 +108,6 @@ def train_behaviour(
     start = opened(folder, config, engine)
     total, between = -(-steps // block), max(1, checkpoint_every // block)
     rungs = {-(-step // block) for step in rung_steps(total * block, rung_every)} | {total}
-    began = time.monotonic()
 
     with ExitStack() as stack:
         if start < total:

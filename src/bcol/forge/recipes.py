@@ -1,0 +1,134 @@
+"""Which datasets can be forged, and of what each is made."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bcol.data.download import cached_file
+from bcol.data.tasks import FORGED, TASKS
+from bcol.errors import InputError
+from bcol.forge.behaviour import Behaviour, read_behaviour, read_walker, shipped
+from bcol.forge.goal_policy import GoalPolicy
+from bcol.forge.rollouts import AntMaze, Locomotion
+
+ROWS = {
+    "hopper-medium": 1_000_000,
+    "hopper-medium-replay": 400_000,
+    "hopper-medium-expert": 2_000_000,
+    "walker2d-medium": 1_000_000,
+    "walker2d-medium-replay": 300_000,
+    "walker2d-medium-expert": 2_000_000,
+    "halfcheetah-medium": 1_000_000,
+    "halfcheetah-medium-replay": 200_000,
+    "halfcheetah-medium-expert": 2_000_000,
+}
+"""Rows of the locomotion datasets, about D4RL's; all others have a million."""
+
+TEXT = {
+    "medium": "a policy stopped at part of the expert's return, its actions sampled",
+    "expert": "a fully trained policy, its actions sampled",
+    "medium-replay": "the learner's policies on the way to medium, an equal share of rows each, their actions sampled",
+    "medium-expert": "the rows of medium, then as many of the expert, all actions sampled",
+    "antmaze": "a goal-reaching ant led from cell to cell by a noisy controller; rewards labelled afterwards",
+}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Some rows of a dataset, all by one policy."""
+
+    source: Locomotion | AntMaze
+    rows: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a dataset is made.
+
+    Attributes:
+        name: of the dataset, without `forge/`.
+        recipe: what it is, in words.
+        segments: its rows, in order.
+        policies: where each segment's policy comes from, in words.
+    """
+
+    name: str
+    recipe: str
+    segments: tuple[Segment, ...]
+    policies: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Of all segments."""
+        return sum(segment.rows for segment in self.segments)
+
+
+def plan(name: str, *, policy: Sequence[str | Path] = (), rows: int | None = None, seed: int = 0) -> Plan:
+    """What forging a dataset amounts to.
+
+    Args:
+        name: `hopper-medium`, `antmaze-umaze`, `d4rl-hopper-medium` and so on, with or without `forge/`.
+        policy: files to take the policies from, instead of the shipped ones: one, or for medium-expert two, or for
+            medium-replay as many as there are rungs.
+        rows: how many, instead of D4RL's number.
+        seed: of all draws.
+    """
+    name = name.removeprefix("forge/")
+    if f"forge/{name}" not in FORGED:
+        raise InputError(f"unknown dataset 'forge/{name}': choose one of {', '.join(FORGED)}")
+    if rows is not None and rows < 1:
+        raise InputError(f"rows must be at least 1: got {rows}")
+    if seed < 0:
+        raise InputError(f"seed must not be negative: got {seed}")
+    total = rows or ROWS.get(name.removeprefix("d4rl-"), 1_000_000)
+    if name.startswith("antmaze-"):
+        walker = _walker(policy)
+        source = AntMaze(name, walker[0], seed)
+        return Plan(name, TEXT["antmaze"], (Segment(source, total),), (walker[1],))
+    kind = name.removeprefix("d4rl-").split("-", 1)[1]
+    behaviours = _behaviours(name, kind, policy)
+    bounds = np.linspace(0, total, len(behaviours) + 1).round().astype(int)
+    env = FORGED[f"forge/{name}"].env_id
+    segments = [
+        Segment(Locomotion(env, behaviour, seed, f"{name}/{i}"), int(stop - start))
+        for i, (behaviour, start, stop) in enumerate(zip(behaviours, bounds[:-1], bounds[1:], strict=True))
+    ]
+    return Plan(
+        name, TEXT[kind], tuple(s for s in segments if s.rows), tuple(behaviour.source for behaviour in behaviours)
+    )
+
+
+def _walker(policy: Sequence[str | Path]) -> tuple[GoalPolicy, str]:
+    if len(policy) > 1:
+        raise InputError(f"an AntMaze dataset has one goal-reaching policy: got {len(policy)} files")
+    if policy:
+        return read_walker(policy[0]), Path(policy[0]).name
+    rungs, card = shipped("ant")
+    return GoalPolicy.from_actor(rungs[card["expert"]].actor), f"shipped ant, {card['expert']:,} steps"
+
+
+def _behaviours(name: str, kind: str, policy: Sequence[str | Path]) -> list[Behaviour]:
+    robot = name.removeprefix("d4rl-").split("-", 1)[0]
+    wanted = {"medium": 1, "expert": 1, "medium-expert": 2}.get(kind)
+    if name.startswith("d4rl-") and not policy:
+        # A D4RL file that has been downloaded carries its policy.
+        known = TASKS.get(f"{robot}-{kind}-v2")
+        if known is None or not cached_file(known).exists():
+            raise InputError(
+                f"forge/{name} is made with the policy inside a D4RL file: "
+                f"run bcol data forge {name} --policy {robot}_{kind.replace('-', '_')}-v2.hdf5"
+            )
+        policy = (cached_file(known),)
+    if policy:
+        if wanted is not None and len(policy) != wanted:
+            raise InputError(f"forge/{name} needs {wanted} policy file{'s' if wanted > 1 else ''}: got {len(policy)}")
+        return [read_behaviour(path) for path in policy]
+    rungs, card = shipped(robot)
+    steps = {
+        "medium": [card["medium"]],
+        "medium-expert": [card["medium"], card["expert"]],
+        "medium-replay": card["replay"],
+    }[kind]
+    return [Behaviour.from_actor(rungs[step].actor, f"shipped {robot}, {step:,} steps") for step in steps]
