@@ -207,6 +207,10 @@ def main(options: Options) -> None:
 A matrix product alone reaches {rate:.0f} GFLOP/s on one core. Load average before and after: {first:.1f}, {last:.1f}.
 
 {table(report)}
+
+The floor is the step's own arithmetic at the rate of one matrix product: bcol does less of it than the peer (the state
+half of the first layer once per state, one head per action, one pass for penalty and actor), but most of a step is
+hidden layers that both must compute, so that no float32 step of all budgets can be much faster than its floor.
 """
     print(text)
     if options.output:
