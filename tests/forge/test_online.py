@@ -124,6 +124,8 @@ def test_another_run_in_the_folder_is_refused(run, tmp_path) -> None:
     (tmp_path / "thing").write_text("")
     with pytest.raises(InputError, match="not a run folder"):
         train_behaviour("point_world:Point-v0", AGENT, steps=64, out=tmp_path)
+    with pytest.raises(InputError, match="cannot make the folder"):
+        train_behaviour("point_world:Point-v0", AGENT, steps=64, out=tmp_path / "thing" / "run")
 
 
 def test_a_broken_environment_is_one_line(tmp_path) -> None:

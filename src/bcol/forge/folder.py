@@ -13,6 +13,7 @@ from bcol.forge.engine import Engine
 from bcol.forge.rungs import Rung
 from bcol.runs import (
     FORMAT,
+    RunError,
     checkpoint_path,
     checkpoints,
     read_checkpoint,
@@ -40,7 +41,10 @@ def opened(folder: Path, config: dict[str, Any], engine: Engine) -> int:
     if not file.exists():
         if folder.exists() and any(folder.iterdir()):
             raise InputError(f"{folder} exists and is not a run folder: choose another out")
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {folder} ({error.strerror}): choose another out") from None
         write_json(file, config)
         return 0
     held = read_json(file)
@@ -89,5 +93,10 @@ def _step(path: Path) -> int:
 
 def append_to_curve(folder: Path, row: dict[str, Any]) -> None:
     """Add a row to the learning curve."""
-    with (folder / "curve.jsonl").open("a") as stream:
-        stream.write(json.dumps(row) + "\n")
+    try:
+        with (folder / "curve.jsonl").open("a") as stream:
+            stream.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise RunError(
+            f"cannot write to {folder}: {error.strerror}; mend this and give the same command again"
+        ) from None
