@@ -93,6 +93,7 @@ def main() -> None:
                     out=args.work / f"{robot}-{budget}",
                     keep=5,
                     eval_every=0,
+                    guards=False,
                     checkpoint_every=max(1, args.steps // 15),
                     progress=False,
                 )
@@ -101,7 +102,7 @@ def main() -> None:
                 rows = read_rows(folder / "metrics.jsonl")[-10:]
                 levels = {
                     k: float(np.mean([row[k] for row in rows]))
-                    for k in ("q_follow", "q_budget", "penalty", "actor_saturation")
+                    for k in ("q_follow", "q_budget", "penalty", "actor_saturation", "actor_spread")
                 }
                 row = {"robot": robot, "budget": budget, "train_seconds": trained, **levels}
                 for name, (b, follow) in {

@@ -84,6 +84,8 @@ class Actor(nn.Module):
         """Mean and log-std before tanh, [n, heads, a]."""
         x = self.trunk(observation)
         mean = self.mean(x).unflatten(-1, self.shape)
+        free = mean.clamp(-4, 4)
+        mean = free + (mean - free) / (1 + (mean - free).abs())
         if self.log_std is None:
             return mean, None
         return mean, -5 + 3.5 * (torch.tanh(self.log_std(x).unflatten(-1, self.shape)) + 1)

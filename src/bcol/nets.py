@@ -15,6 +15,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 LOG_STD_RANGE = (-5.0, 2.0)
+# In float32, tanh of anything above 9 is 1 and has no gradient: whole actors have died so. Means beyond this size are
+# squeezed into the next unit; up to it (actions of 0.9993) they are what the network says.
+FREE_MEAN = 4.0
 # Logged actions at the bounds have no finite pre-image under tanh: this is the largest size that is inverted.
 LARGEST_ACTION = 0.999
 
@@ -190,6 +193,14 @@ def mixture(
     return logits - _log_sum_exp(logits)[:, None], *_gaussian(behavior.components, x, slice(None))
 
 
+def squash_mean(x: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
+    """Smoothly within one of FREE_MEAN, so that an actor at its bounds still has a gradient to leave them."""
+    xp = x.__array_namespace__()
+    free = xp.clip(x, -FREE_MEAN, FREE_MEAN)
+    excess = x - free
+    return free + excess / (1 + xp.abs(excess))
+
+
 def squash_log_std(x: Float[Any, "*shape"]) -> Float[Any, "*shape"]:
     """Smoothly into LOG_STD_RANGE: a hard clip has no gradient at its bounds and leaves dimensions stuck there."""
     low, high = LOG_STD_RANGE
@@ -230,7 +241,7 @@ def _hidden(layers: tuple[Linear, ...], x: Any) -> Any:
 
 
 def _gaussian(actor: Actor, x: Any, heads: Any) -> tuple[Any, Any]:
-    mean = _outputs(x, actor.mean[0][:, heads], actor.mean[1][heads])
+    mean = squash_mean(_outputs(x, actor.mean[0][:, heads], actor.mean[1][heads]))
     if actor.log_std is None:
         return mean, None
     weight, bias = actor.log_std

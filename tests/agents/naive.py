@@ -38,6 +38,8 @@ def actor_outputs(actor, head, s):
         x = x @ layer.weight + layer.bias
         x = jnp.where(x > 0, x, 0)
     mean = x @ actor.mean[0][:, head] + actor.mean[1][head]
+    size = jnp.abs(mean)
+    mean = jnp.where(size > 4, jnp.sign(mean) * (4 + (size - 4) / (size - 3)), mean)
     if actor.log_std is None:
         return mean, None
     raw = actor.log_std[1][head] + (0 if actor.log_std[0] is None else x @ actor.log_std[0][:, head])

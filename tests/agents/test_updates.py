@@ -19,6 +19,7 @@ from naive import (
 
 from bcol.agents import BC, BCOLSAC, BCOLTD3, CDC, TD3BC, Batch, Clock, OfflineSAC, OfflineTD3
 from bcol.agents.budgeted import td_target
+from bcol.nets import squash_mean
 
 N, S, A = 2, 2, 2
 KEY = jax.random.key(7)
@@ -344,3 +345,12 @@ def test_presets_are_the_papers():
     assert (BCOLTD3().budget, BCOLTD3().omega, BCOLTD3().normalize_states) == (50, 10.0, True)
     assert BCOLTD3.preset("antmaze").omega == 0.0
     assert (TD3BC().alpha, TD3BC.preset("antmaze").alpha) == (2.5, 3.0)
+
+
+def test_an_actor_at_its_bounds_still_has_a_gradient():
+    for mean in (5.0, 20.0, 200.0):
+        slope = jax.grad(lambda x: jnp.tanh(squash_mean(x)))(jnp.float32(mean))
+        assert slope > 1e-9
+        assert jnp.tanh(squash_mean(jnp.float32(mean))) > 0.9993
+    inside = jnp.linspace(-4, 4, 9)
+    np.testing.assert_array_equal(squash_mean(inside), inside)
