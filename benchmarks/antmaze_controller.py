@@ -20,7 +20,8 @@ import numpy as np
 from bcol.envs.antmaze import AntMazeEnv
 from bcol.envs.maze import MAZES
 from bcol.forge.antmaze import RECIPES, Episode, Recipe, at_goal, make_episode
-from bcol.forge.goal_policy import GoalPolicy, goal_features, load_goal_policy
+from bcol.forge.behaviour import read_walker
+from bcol.forge.goal_policy import GoalPolicy, goal_features
 from bcol.forge.navigation import CleanNavigator
 
 Table = list[list[str]]
@@ -145,7 +146,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--output", type=Path, default=None)
     args = parser.parse_args()
-    policy = load_goal_policy(args.policy)
+    policy = read_walker(args.policy)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
 
         def each(function: Callable, count: int) -> list:

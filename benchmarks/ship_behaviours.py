@@ -48,7 +48,9 @@ def choose(
     if name == "ant":
         return [expert], {"expert": expert.step}
     wanted = PUBLISHED[f"{name}-medium"]
-    near = [rung for rung in rungs if rung.step <= expert.step]
+    # Learning is not steady: medium is looked for on the way up, before the learner was half-way from it to the expert.
+    over = next(rung.step for rung in rungs if rung.score() > (wanted + expert.score()) / 2)
+    near = [rung for rung in rungs if rung.step < over]
     near = sorted(near, key=lambda rung: abs(rung.score() - wanted))[: args.candidates]
     medium = min(measured_again(pool, near, args.episodes), key=lambda rung: abs(rung.score() - wanted))
     before = [rung for rung in rungs if rung.step < medium.step]
@@ -75,6 +77,11 @@ def main() -> None:
     with worker_pool(os.cpu_count() or 1) as pool:
         for path in sorted(args.ladders.glob("*.safetensors")):
             rungs, about = read_ladder(path)
+            # The command without the places of the machine that it ran on.
+            about["command"] = " ".join(
+                w for w in about["command"].replace("--work ", "--work=").split() if "=/" not in w
+            )
+            about["command"] = " ".join("OUT" if w.startswith("/") else w for w in about["command"].split())
             chosen, which = choose(pool, path.stem, rungs, args)
             write_ladder(args.output / path.name, chosen, about)
             returns = [
