@@ -73,7 +73,6 @@ def test_the_learned_critic_approaches_the_exact_solution(agent_class):
         critic_lr=2e-3,
         actor_lr=1e-3,
         tau=0.02,
-        min_weight=0.75,
         normalize_states=False,
     )
     program = _Program([agent], [0], logged(), 4000)
