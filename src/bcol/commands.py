@@ -66,7 +66,7 @@ class Train:
     out: Path | None = None
     """run folder; by default runs/DATA-AGENT"""
     eval_every: int | None = None
-    """steps between evaluations, a fifth of it in the last tenth; by default steps / 200; 0 for none"""
+    """steps between evaluations, a fifth of it in the last tenth; by default steps / 200, at least 500; 0 for none"""
     eval_episodes: int = 10
     """episodes per evaluation"""
     checkpoint_every: int | None = None

@@ -62,8 +62,8 @@ def train(
         sweep: values of float hyper-parameters, such as `{"omega": (0.0, 10.0)}`; one run for each value and seed.
         env: Gymnasium id to score the policy in while training goes on; by default the data's own, if it has one.
         out: the run folder; by default `runs/<data>-<agent>`.
-        eval_every: steps between evaluations, a fifth of it in the last tenth; by default steps / 200, which is the
-            paper's 5,000 and 1,000 of a million; 0 for none.
+        eval_every: steps between evaluations, a fifth of it in the last tenth; by default steps / 200 (at least
+            500), which is the paper's 5,000 and 1,000 of a million; 0 for none.
         eval_episodes: episodes per evaluation.
         checkpoint_every: steps between checkpoints; by default steps / 20.
         keep: how many checkpoints are kept.
@@ -111,7 +111,7 @@ def train(
             pool = stack.enter_context(worker_pool(workers or os.cpu_count() or 1))
         monitor = stack.enter_context(Monitor(path, members, start, steps, env, eval_episodes, pool, progress))
         saves = _every(steps, checkpoint_every or max(1, steps // 20))
-        evaluations = _evaluations(steps, eval_every or max(1, steps // 200)) if pool else set()
+        evaluations = _evaluations(steps, eval_every or max(500, steps // 200)) if pool else set()
         reports = _every(steps, max(1, min(1000, steps // 100)))
         largest = float(np.abs(data.reward).max())
         for step in sorted(s for s in saves | evaluations | reports if s > start):
