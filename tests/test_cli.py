@@ -67,3 +67,24 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, message, capsys):
 
 def test_a_word_that_is_no_number_is_exit_code_2():
     assert run("gridworld", "--budget", "many").returncode == 2
+
+
+def test_training_and_evaluating_an_own_log_by_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ["trial,sensor_a,sensor_b,torque,reward,done"]
+    for trial in range(3):
+        rows += [f"{trial},{0.1 * t},{trial},{(-1) ** t * 0.5},{t},{int(t == 9)}" for t in range(10)]
+    (tmp_path / "trials.csv").write_text("\n".join(rows) + "\n")
+    mapping = ["--observation", "sensor_*", "--action", "torque", "--episode", "trial", "--terminal", "done"]
+    small = ["--hidden", "8", "8", "--batch-size", "4", "--steps", "5", "--out", "runs/mine"]
+    main(
+        ["train", "trials.csv", "--agent", "bcol-td3", "--budget", "2", *mapping, "--action-bounds", "-2", "2", *small]
+    )
+    assert "runs/mine" in capsys.readouterr().out
+    policy = bcol.load_policy("runs/mine")
+    assert policy.max_budget == 2
+    assert policy.spec.action_high == (2.0,)
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", "runs/mine"])
+    assert stop.value.code == 2
+    assert "say which with --env" in capsys.readouterr().err

@@ -77,6 +77,8 @@ def _parse(arguments: list[str]) -> Any:
     only built when it is asked for.
     """
     first, rest = (arguments or ["--help"])[0], arguments[1:]
+    if first == "data" and rest and rest[0] in _DATA:
+        return _cli(_DATA[rest[0]][0], rest[1:], f"bcol data {rest[0]}", None)
     if first == "data":
         return _cli(
             _union(_DATA),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from bcol.data.columns import Columns
 from bcol.errors import InputError
 
 AgentName = Literal["bcol-sac", "bcol-td3", "offline-sac", "offline-td3", "bc", "td3-bc", "cdc"]
@@ -83,6 +84,12 @@ class Train:
     """also write TensorBoard event files"""
     wandb: str | None = None
     """also log to this Weights & Biases project"""
+    task: str | None = None
+    """the task a file belongs to, if its name does not say"""
+    columns: Columns = field(default_factory=Columns)
+    """what the columns of an own log mean, where they do not have the usual names"""
+    action_bounds: tuple[float, float] | None = None
+    """the lowest and the highest that an action may be, if the data does not say"""
 
     def run(self) -> None:
         """Load, train, and print the final score."""
@@ -90,11 +97,13 @@ class Train:
         from bcol.train import train
 
         options = {f.name: getattr(self, f.name) for f in fields(Train)}
-        for used in ("data", "agent", "preset", "sweep"):
+        for used in ("data", "agent", "preset", "sweep", "task", "columns", "action_bounds"):
             del options[used]
+        columns = None if self.columns == Columns() else self.columns
+        data = bcol.load_dataset(self.data, task=self.task, columns=columns, action_bounds=self.action_bounds)
         sweep = dict(_swept(text) for text in self.sweep)
         hyper = self.hyper  # type: ignore[attr-defined]  # added by train_command
-        run = train(bcol.load_dataset(self.data), hyper, sweep=sweep, **options)
+        run = train(data, hyper, sweep=sweep, **options)
         console = Console()
         if run.scores():
             table = Table(box=None, pad_edge=False, header_style="bold")

@@ -84,7 +84,7 @@ class Info(_Reads):
     examples:
         bcol data info hopper-medium-v2
         bcol data info logs.hdf5 --task hopper-medium-v2 --histogram returns.png
-        bcol data info logs.csv --columns.observation "sensor_*" --columns.action torque
+        bcol data info logs.csv --observation "sensor_*" --action torque
     """
 
     histogram: Path | None = None
