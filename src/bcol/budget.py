@@ -82,6 +82,11 @@ def actor_head(budget_left: Any, heads: Heads = "remaining") -> Any:
     return critic_head(budget_left) if heads == "remaining" else budget_left
 
 
+def richer_head(head: Int[Any, " k"], budget: int) -> Int[Any, " k"]:
+    """The critic head with one deviation more, which must not value an action less; head B has only itself."""
+    return head.__array_namespace__().minimum(head + 1, budget)
+
+
 class BudgetCounter:
     """Counts the deviations left in each of n episodes, and never lets one spend more than it was given.
 

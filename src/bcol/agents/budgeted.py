@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bcol.agents.base import Agent, Batch, Learner, is_zero, lowered
-from bcol.budget import Heads, after_deviating, backup, critic_head
+from bcol.budget import Heads, after_deviating, backup, critic_head, richer_head
 from bcol.nets import Actor, Critic, Norm, all_heads, features, mix, one_head
 
 Follow = Literal["best", "mode", "sample"]
@@ -98,8 +98,7 @@ class Budgeted(Agent):
         loss, penalty = (weight * (q - y) ** 2).mean(1).sum(), jnp.zeros(())
         if not is_zero(self.omega):
             x = features(critic, batch.observation, proposed)
-            # For b = B both are the same head, and the gap is nothing.
-            gap = one_head(critic, x, budgets) - one_head(critic, x, jnp.minimum(budgets + 1, self.budget))
+            gap = one_head(critic, x, budgets) - one_head(critic, x, richer_head(budgets, self.budget))
             penalty = (weight * jnp.maximum(gap, 0) ** 2).mean(1).sum()
         metrics = {"critic_loss": loss, "penalty": penalty, "q_size": jnp.abs(q).max()}
         metrics |= {"q_follow": q[:, :, 0].mean(), "q_budget": q[:, :, -1].mean()}
