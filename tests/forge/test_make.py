@@ -146,18 +146,20 @@ def test_medium_expert_and_replay_have_a_part_for_each_policy(files) -> None:
 
 def test_shipped_policies(files, tmp_path, monkeypatch) -> None:
     """What the card calls medium, expert and replay is what the datasets are made with."""
-    rungs = [replace(read_rung(files["hopper"]), step=step) for step in (0, 5, 9)]
+    rungs = [replace(read_rung(files["hopper"]), step=step) for step in (0, 2, 4, 5, 9)]
     (tmp_path / "behaviours").mkdir()
     write_ladder(tmp_path / "behaviours" / "hopper.safetensors", rungs)
-    card = {"medium": 5, "expert": 9, "replay": [0, 5]}
+    returns = [{"step": step, "sampled": mean} for step, mean in ((0, 10.0), (2, 9.5), (4, 11.0), (5, 50.0), (9, 99.0))]
+    card = {"medium": 5, "expert": 9, "replay": [0, 2, 4, 5], "returns": returns}
     (tmp_path / "behaviours" / "hopper.json").write_text(json.dumps(card))
     monkeypatch.setattr("bcol.forge.behaviour.resources.files", lambda package: tmp_path)
     sources = {kind: plan(f"hopper-{kind}").policies for kind in ("medium", "medium-expert", "medium-replay")}
     assert sources == {
         "medium": ("shipped hopper, 5 steps",),
         "medium-expert": ("shipped hopper, 5 steps", "shipped hopper, 9 steps"),
-        "medium-replay": ("shipped hopper, 0 steps", "shipped hopper, 5 steps"),
+        "medium-replay": ("shipped hopper, 4 steps", "shipped hopper, 5 steps"),  # those that beat the untrained one
     }
+    assert [segment.rows for segment in plan("hopper-medium-replay").segments] == [200_000, 200_000]
     assert plan("hopper-medium").segments[0].source.checksum == read_behaviour(files["hopper"]).checksum
     with pytest.raises(InputError, match="no behaviour policies for walker2d are installed: give --policy FILE"):
         plan("walker2d-medium")

@@ -29,7 +29,7 @@ DIFFERENCES = {
     "locomotion": "made by Gymnasium's -v4 environments in today's MuJoCo: data of D4RL's kind, not D4RL's rows",
     "medium": "the policy is ours, chosen by its score",
     "d4rl": "the policy is the one inside the D4RL file",
-    "medium-replay": "checkpoints sampled afresh, where D4RL kept the learner's own buffer",
+    "medium-replay": "checkpoints sampled afresh, none from before learning set in; D4RL kept the learner's own buffer",
     "antmaze": "the walking policy is another; today's MuJoCo; time-outs are marked on the last row of episodes",
 }
 
