@@ -165,6 +165,15 @@ def test_shipped_policies(files, tmp_path, monkeypatch) -> None:
         plan("walker2d-medium")
 
 
+@pytest.mark.parametrize(("robot", "rungs"), [("hopper", 9), ("walker2d", 9), ("halfcheetah", 7)])
+def test_the_shipped_replay_leads_from_the_first_that_learned_to_medium(robot, rungs) -> None:
+    replay = plan(f"{robot}-medium-replay")
+    assert len(replay.segments) == rungs
+    assert np.ptp([segment.rows for segment in replay.segments]) <= 1
+    assert replay.policies[0] != f"shipped {robot}, 0 steps"
+    assert replay.policies[-1] == plan(f"{robot}-medium").policies[0]
+
+
 def test_load_dataset_forges_once(files, tmp_path, monkeypatch) -> None:
     def tiny(name, **options):
         return plan(name, policy=[files["halfcheetah"]], rows=1000)
