@@ -9,6 +9,7 @@ AntMaze rows lie). Datasets that do not fit in the time are left out.
 import argparse
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--rows", type=int, help="fewer than D4RL's, for a rehearsal")
     parser.add_argument("--bc-steps", type=int, default=100_000)
+    parser.add_argument("--match", default="", help="only datasets whose name has this regular expression in it")
     parser.add_argument("--work", type=Path, default=Path("runs/forge"))
     args = parser.parse_args()
     began = time.monotonic()
@@ -42,7 +44,7 @@ def main() -> None:
     report: dict = {"cores": os.cpu_count(), "datasets": {}}
     figure = Figure(figsize=(15, 3), layout="constrained")
     panels = dict(zip(NAMES[:6], figure.subplots(1, 6), strict=True))
-    for name in NAMES:
+    for name in (name for name in NAMES if re.search(args.match, name)):
         left = args.seconds - (time.monotonic() - began)
         if left < 40:
             print(f"{name}: left out, {left:.0f} s left", flush=True)

@@ -137,11 +137,12 @@ def features(critic: Critic, observation: Float[Any, "n s"], action: Float[Any, 
     xp = observation.__array_namespace__()
     (n, p, a), c = action.shape, critic.action.shape[0]
     state = observation @ critic.state.weight + critic.state.bias[:, None]
-    x = state[:, :, None] + (action.reshape(n * p, a) @ critic.action).reshape(c, n, p, -1)
-    x = _activate(critic, 0, x.reshape(c, n * p, -1), xp)
+    x = action.reshape(n * p, a).astype(critic.action.dtype) @ critic.action
+    x = state[:, :, None] + x.reshape(c, n, p, x.shape[-1])
+    x = _activate(critic, 0, x.reshape(c, n * p, x.shape[-1]), xp)
     for i, layer in enumerate(critic.hidden):
-        x = _activate(critic, i + 1, x @ layer.weight + layer.bias[:, None], xp)
-    return x.reshape(c, n, p, -1)
+        x = _activate(critic, i + 1, x.astype(layer.weight.dtype) @ layer.weight + layer.bias[:, None], xp)
+    return x.reshape(c, n, p, x.shape[-1])
 
 
 def all_heads(critic: Critic, x: Float[Any, "c n p h"]) -> Float[Any, "c n p heads"]:
@@ -149,7 +150,6 @@ def all_heads(critic: Critic, x: Float[Any, "c n p h"]) -> Float[Any, "c n p hea
     xp = x.__array_namespace__()
     c, n, p, h = x.shape
     weight, bias = critic.head
-    x = x.astype(weight.dtype)
     if critic.own is None:
         value = x.reshape(c, n * p, h) @ xp.matrix_transpose(weight)
         return value.reshape(c, n, p, -1) + bias[:, None, None]
@@ -162,13 +162,23 @@ def all_heads(critic: Critic, x: Float[Any, "c n p h"]) -> Float[Any, "c n p hea
 def one_head(critic: Critic, x: Float[Any, "c n p h"], head: Int[Any, " p"]) -> Float[Any, "c n p"]:
     """Head `head[i]`'s value of action i."""
     xp = x.__array_namespace__()
-    weight, bias = critic.head
-    x = x.astype(weight.dtype)
+    weight, bias = (pick(each, head, axis=1) for each in critic.head)
     if critic.own is not None:
-        own_weight, own_bias = critic.own
-        by_action = xp.moveaxis(x, 2, 1) @ own_weight[:, head] + own_bias[:, head][:, :, None]
+        own_weight, own_bias = (pick(each, head, axis=1) for each in critic.own)
+        by_action = xp.moveaxis(x, 2, 1) @ own_weight + own_bias[:, :, None]
         x = xp.maximum(xp.moveaxis(by_action, 1, 2), 0)
-    return (x * weight[:, None, head]).sum(-1) + bias[:, None, head]
+    return (x * weight[:, None]).sum(-1) + bias[:, None]
+
+
+def pick(x: Any, heads: Any, axis: int) -> Any:
+    """Some heads of an array. Constant ones are cut out by slices: gathers, and their gradients, cost kernels."""
+    if isinstance(heads, slice):
+        return x[(slice(None),) * axis + (heads,)]
+    if not isinstance(heads, np.ndarray) or len(heads) == 0:
+        return x.__array_namespace__().take(x, heads, axis=axis)
+    ends = [*np.flatnonzero(np.diff(heads) != 1) + 1, len(heads)]
+    pieces = [pick(x, slice(int(heads[i]), int(heads[j - 1]) + 1), axis) for i, j in pairwise([0, *ends])]
+    return pieces[0] if len(pieces) == 1 else x.__array_namespace__().concat(pieces, axis=axis)
 
 
 def mix(q: Float[Any, "c *shape"], weight_of_min: Any) -> Float[Any, "*shape"]:
@@ -189,7 +199,7 @@ def mixture(
 ) -> tuple[Float[Any, "n k"], Float[Any, "n k a"], Float[Any, "n k a"]]:
     """Log weights, means and log standard deviations, before tanh, of mu-hat's components."""
     x = _hidden(behavior.components.hidden, observation)
-    logits = x.astype(behavior.logits.weight.dtype) @ behavior.logits.weight + behavior.logits.bias
+    logits = x @ behavior.logits.weight + behavior.logits.bias
     return logits - _log_sum_exp(logits)[:, None], *_gaussian(behavior.components, x, slice(None))
 
 
@@ -241,18 +251,20 @@ def _hidden(layers: tuple[Linear, ...], x: Any) -> Any:
 
 
 def _gaussian(actor: Actor, x: Any, heads: Any) -> tuple[Any, Any]:
-    mean = squash_mean(_outputs(x, actor.mean[0][:, heads], actor.mean[1][heads]))
+    weight, bias = actor.mean
+    mean = squash_mean(_outputs(x, pick(weight, heads, axis=1), pick(bias, heads, axis=0)))
     if actor.log_std is None:
         return mean, None
     weight, bias = actor.log_std
-    raw = bias[heads] + 0 * mean if weight is None else _outputs(x, weight[:, heads], bias[heads])
+    bias = pick(bias, heads, axis=0)
+    raw = bias + 0 * mean if weight is None else _outputs(x, pick(weight, heads, axis=1), bias)
     return mean, squash_log_std(raw)
 
 
 def _outputs(x: Any, weight: Any, bias: Any) -> Any:
-    """The last layer of some heads: it works in the precision of its weights, which is never lowered."""
+    """The last layer of some heads."""
     h, k, a = weight.shape
-    return (x.astype(weight.dtype) @ weight.reshape(h, k * a)).reshape(x.shape[0], k, a) + bias
+    return (x @ weight.reshape(h, k * a)).reshape(x.shape[0], k, a) + bias
 
 
 def _log_sum_exp(x: Float[Any, "n k"]) -> Float[Any, " n"]:

@@ -20,6 +20,7 @@ from bcol.data.filters import normalize_states
 from bcol.data.transitions import Transitions
 from bcol.errors import InputError
 from bcol.evaluate import check_environment, worker_pool
+from bcol.fused import platform, resolved
 from bcol.monitor import Monitor, diagnosis
 from bcol.policy import Policy, Rule
 from bcol.runs import Member, Run, RunError, open_run, read_checkpoint
@@ -28,6 +29,13 @@ Device = Literal["cpu", "gpu"]
 
 # Long enough that the host is idle, short enough that progress is live and Ctrl-C is heard.
 _SECONDS_PER_DISPATCH = 1.0
+# Steps are short and made of many kernels: the whole loop becomes one CUDA graph, in which kernels that do not wait for
+# each other run at the same time, and the host launches none.
+_GPU_OPTIONS = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+    "xla_gpu_graph_min_graph_size": 1,
+}
 
 
 def train(
@@ -159,7 +167,9 @@ class _Program:
             for f in fields(agents[0])
             if len({getattr(a, f.name) for a in agents}) > 1
         }
-        self._compiled = jax.jit(self._dispatch, donate_argnums=0)
+        self._compiled = jax.jit(
+            self._dispatch, donate_argnums=0, compiler_options=_GPU_OPTIONS if platform() == "gpu" else None
+        )
         self._steps_per_second = 0.0
 
     def advance(self, until: int, tick: Callable[[int], None]) -> list[dict[str, float]]:
@@ -181,30 +191,39 @@ class _Program:
         return [{name: float(x[i]) / (until - begin) for name, x in total.items()} for i in range(len(self.agents))]
 
     def _dispatch(self, state: Any, hyper: Any, keys: Array, data: Batch, step: Array, n: Array, steps: Array) -> Any:
-        def one_run(state: Any, hyper: Any, key: Array, step: Array) -> Any:
+        def of_step(key: Array, step: Array) -> tuple[Batch, Array]:
+            """The rows of a step, and the key of its update."""
+            for_rows, for_update = jax.random.split(jax.random.fold_in(key, step))
+            rows = jax.random.randint(for_rows, (self.agents[0].batch_size,), 0, len(data.reward))
+            return jax.tree.map(lambda x: x[rows], data), for_update
+
+        def one_run(state: Any, hyper: Any, drawn: Any, step: Array) -> Any:
             agent = copy(self.agents[0])
             for name, value in hyper.items():
                 object.__setattr__(agent, name, value)  # not by __init__: what a program traces is no float
-            for_rows, for_update = jax.random.split(jax.random.fold_in(key, step))
-            rows = jax.random.randint(for_rows, (agent.batch_size,), 0, len(data.reward))
-            return agent.update(state, jax.tree.map(lambda x: x[rows], data), for_update, Clock(step, steps))
+            batch, key = drawn
+            return agent.update(state, batch, key, Clock(step, steps))
 
-        def all_runs(state: Any, step: Array) -> Any:
+        def all_runs(one: Callable, *arguments: Any, step: Array) -> Any:
             if len(self.agents) > 1:
-                return jax.vmap(one_run, (0, 0, 0, None))(state, hyper, keys, step)
-            first = lambda tree: jax.tree.map(lambda x: x[0], tree)  # noqa: E731
-            alone = one_run(first(state), first(hyper), keys[0], step)
+                return jax.vmap(lambda *xs: one(*xs, step))(*arguments)
+            alone = one(*jax.tree.map(lambda x: x[0], arguments), step)
             return jax.tree.map(lambda x: x[None], alone)
 
         def body(i: Array, carry: Any) -> Any:
-            state, sums = carry
-            state, metrics = all_runs(state, step + i)
-            return state, jax.tree.map(jnp.add, sums, metrics)
+            state, drawn, sums = carry
+            # The next rows do not wait for this update: drawn here, a GPU fetches them meanwhile.
+            following = all_runs(of_step, keys, step=step + i + 1)
+            state, metrics = all_runs(one_run, state, hyper, drawn, step=step + i)
+            return state, following, jax.tree.map(jnp.add, sums, metrics)
 
-        precision = "float32" if self.agents[0].precision == "float32" else "tensorfloat32"
+        precision = "float32" if resolved(self.agents[0].precision) == "float32" else "tensorfloat32"
         with jax.default_matmul_precision(precision):
-            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(all_runs, state, step)[1])
-            return jax.lax.fori_loop(0, n, body, (state, nothing))
+            drawn = all_runs(of_step, keys, step=step)
+            metrics = jax.eval_shape(lambda: all_runs(one_run, state, hyper, drawn, step=step))[1]
+            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
+            state, _, sums = jax.lax.fori_loop(0, n, body, (state, drawn, nothing))
+            return state, sums
 
     def networks(self, i: int) -> dict[str, Any]:
         """What run i deploys, as NumPy arrays."""

@@ -10,9 +10,9 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bcol.errors import InputError
-from bcol.nets import Actor, Behavior, Critic, log_probability
+from bcol.fused import Precision
+from bcol.nets import Behavior, log_probability
 
-Precision = Literal["float32", "tf32", "bf16"]
 Schedule = Literal["constant", "cosine"]
 Domain = Literal["mujoco", "antmaze"]
 AnyAgent = TypeVar("AnyAgent", bound="Agent")
@@ -62,8 +62,9 @@ class Agent:
     """how the actor's learning rate changes over training"""
     normalize_states: bool = False
     """whether observations are shifted and scaled by the data's mean and deviation"""
-    precision: Precision = "tf32"
-    """arithmetic of the hidden layers; tf32 is float32 on a CPU; weights are always kept in float32"""
+    precision: Precision = "auto"
+    """of matrix products: float32; tf32 (on a GPU); or bf16 in the critics' hidden layers and tf32 elsewhere, which is
+    what auto means on a GPU; on a CPU it means float32; weights are always kept in float32"""
 
     name: ClassVar[str]
     """what the command line calls it"""
@@ -140,27 +141,11 @@ def smoothed(action: Float[Array, "*shape"], key: Array, deviation: Any, largest
     return jnp.clip(action + noise, -1, 1)
 
 
-def lowered(net: Any, precision: Precision) -> Any:
-    """The network with hidden layers in the precision they compute in; outputs and master weights stay float32."""
-    if precision != "bf16":
-        return net
-    half = lambda tree: jax.tree.map(lambda x: x.astype(jnp.bfloat16), tree)  # noqa: E731
-    match net:
-        case Critic():
-            return net._replace(state=half(net.state), action=half(net.action), hidden=half(net.hidden))
-        case Actor():
-            return net._replace(hidden=half(net.hidden))
-        case Behavior():
-            return net._replace(components=lowered(net.components, precision))
-        case _:
-            raise TypeError(f"not a network: {type(net)}")
-
-
 def clone(behavior: Learner, batch: Batch, agent: Agent, clock: Clock) -> tuple[Learner, Float[Array, ""]]:
     """One maximum-likelihood step of mu-hat; also returns the loss, the mean of -log mu-hat(a|s)."""
 
     def loss(net: Behavior) -> Float[Array, ""]:
-        return -log_probability(lowered(net, agent.precision), batch.observation, batch.action).mean()
+        return -log_probability(net, batch.observation, batch.action).mean()
 
     value, gradient = jax.value_and_grad(loss)(behavior.net)
     return descend(behavior, gradient, agent.actor_rate(clock)), value

@@ -15,19 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, learner, lowered, track
+from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, learner, track
 from bcol.agents.budgeted import Budgeted, State
 from bcol.budget import actor_head
 from bcol.nets import (
     Actor,
     Std,
-    features,
     gaussian,
     make_actor,
     make_behavior,
     make_critic,
     mix,
-    one_head,
 )
 
 
@@ -64,22 +62,18 @@ class BCOLSAC(Budgeted):
         noise = jax.random.normal(for_actor, (n, len(budgets), a))
         next_noise = jax.random.normal(for_target, (n, self.samples, len(budgets) - 1, a))
 
-        mean, log_std = gaussian(
-            lowered(state.actor.net, self.precision), batch.next_observation, actor_head(budgets[1:], self.heads)
-        )
+        mean, log_std = gaussian(state.actor.net, batch.next_observation, actor_head(budgets[1:], self.heads))
         next_proposed = jnp.tanh(mean[:, None] + jnp.exp(log_std)[:, None] * next_noise)
-        y = self.targets(lowered(state.target, self.precision), batch, next_proposed, budgets)
+        y = self.targets(state.target, batch, next_proposed, budgets)
 
         def propose(actor: Actor) -> Float[Array, "n k a"]:
-            mean, log_std = gaussian(lowered(actor, self.precision), batch.observation, budgets)
+            mean, log_std = gaussian(actor, batch.observation, budgets)
             return jnp.tanh(mean + jnp.exp(log_std) * noise)
 
         proposed = jax.lax.stop_gradient(propose(state.actor.net))
 
         def actor_loss(net: Actor) -> Float[Array, ""]:
-            # The same pass over the same actions as in the penalty: the compiler does it once.
-            critic = lowered(state.critic.net, self.precision)
-            q = one_head(critic, features(critic, batch.observation, propose(net)), budgets)
+            q = self.proposed_values(state.critic.net, batch.observation, propose(net), budgets)
             return -(weight * mix(q, self.min_weight)).mean(0).sum()
 
         critic_gradient, metrics = jax.grad(self.critic_loss, has_aux=True)(

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, learner, lowered, smoothed, track
+from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, learner, smoothed, track
 from bcol.agents.budgeted import Budgeted, Follow, State
 from bcol.budget import actor_head
-from bcol.nets import Actor, features, gaussian, make_actor, make_behavior, make_critic, mix, one_head
+from bcol.nets import Actor, gaussian, make_actor, make_behavior, make_critic, mix
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,16 @@ class BCOLTD3(Budgeted):
         budgets, weight = self.drawn_budgets(for_budgets)
 
         def propose(net: Actor) -> Float[Array, "n k a"]:
-            return jnp.tanh(gaussian(lowered(net, self.precision), batch.observation, budgets)[0])
+            return jnp.tanh(gaussian(net, batch.observation, budgets)[0])
 
-        target_actor = lowered(state.target_actor, self.precision)
-        mean, _ = gaussian(target_actor, batch.next_observation, actor_head(budgets[1:], self.heads))
+        assert state.target_actor is not None
+        mean, _ = gaussian(state.target_actor, batch.next_observation, actor_head(budgets[1:], self.heads))
         next_proposed = smoothed(jnp.tanh(mean), for_target, self.policy_noise, self.noise_clip)
-        y = self.targets(lowered(state.target, self.precision), batch, next_proposed[:, None], budgets)
+        y = self.targets(state.target, batch, next_proposed[:, None], budgets)
         proposed = jax.lax.stop_gradient(propose(state.actor.net))
 
         def actor_loss(net: Actor) -> Float[Array, ""]:
-            critic = lowered(state.critic.net, self.precision)
-            q = mix(one_head(critic, features(critic, batch.observation, propose(net)), budgets), self.min_weight)
+            q = mix(self.proposed_values(state.critic.net, batch.observation, propose(net), budgets), self.min_weight)
             return -(weight * q / jax.lax.stop_gradient(jnp.abs(q).mean(0))).mean(0).sum()
 
         critic_gradient, metrics = jax.grad(self.critic_loss, has_aux=True)(

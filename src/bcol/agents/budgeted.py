@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from bcol.agents.base import Agent, Batch, Learner, is_zero, lowered
+from bcol.agents.base import Agent, Batch, Learner, is_zero
 from bcol.budget import Heads, after_deviating, backup, critic_head, richer_head
-from bcol.nets import Actor, Critic, Norm, all_heads, features, mix, one_head
+from bcol.fused import Toward, values
+from bcol.nets import Actor, Critic, Norm, all_heads, features, mix, pick
 
 Follow = Literal["best", "mode", "sample"]
 """What following mu-hat means: its best of several samples by Q, its mode, or one sample."""
@@ -74,12 +75,11 @@ class Budgeted(Agent):
     ) -> Float[Array, "n k"]:
         """y_b for every row and budget, from m proposals in s' for every budget but 0."""
         n, m, k, a = proposed.shape
-        # One pass over a' and all proposals; each action is read only by the heads that judge it.
-        actions = jnp.concatenate([batch.next_action[:, None], proposed.reshape(n, m * k, a)], axis=1)
-        x = features(target, batch.next_observation, actions)
-        follow = mix(all_heads(target, x[:, :, :1])[:, :, 0, budgets], self.min_weight)
-        judges = jnp.tile(critic_head(budgets[1:]), m)
-        best = mix(one_head(target, x[:, :, 1:], judges), self.min_weight).reshape(n, m, k).max(axis=1)
+        follow = mix(self.logged(target, batch.next_observation, batch.next_action, budgets), self.min_weight)
+        # Each proposal is judged by one head only.
+        judges = budgets.__array_namespace__().tile(critic_head(budgets[1:]), m)
+        q = self.judged(target, batch.next_observation, proposed.reshape(n, m * k, a), [judges], "nothing")[0]
+        best = mix(q, self.min_weight).reshape(n, m, k).max(axis=1)
         y = jax.vmap(td_target, (0, 0, None, 0, 0))(batch.reward, batch.mask, self.discount, follow, best)
         return jax.lax.stop_gradient(y)
 
@@ -93,16 +93,42 @@ class Budgeted(Agent):
         weight: Float[Any, " k"],
     ) -> tuple[Float[Array, ""], dict[str, Any]]:
         """Squared error to the targets, and the penalty where values fall as the budget grows; also what to log."""
-        critic = lowered(net, self.precision)
-        q = all_heads(critic, features(critic, batch.observation, batch.action[:, None]))[:, :, 0, budgets]
+        q = self.logged(net, batch.observation, batch.action, budgets)
         loss, penalty = (weight * (q - y) ** 2).mean(1).sum(), jnp.zeros(())
         if not is_zero(self.omega):
-            x = features(critic, batch.observation, proposed)
-            gap = one_head(critic, x, budgets) - one_head(critic, x, richer_head(budgets, self.budget))
+            poorer, richer = self.judged(net, batch.observation, proposed, self.judges(budgets), "critic")
+            gap = poorer - richer
             penalty = (weight * jnp.maximum(gap, 0) ** 2).mean(1).sum()
         metrics = {"critic_loss": loss, "penalty": penalty, "q_size": jnp.abs(q).max()}
         metrics |= {"q_follow": q[:, :, 0].mean(), "q_budget": q[:, :, -1].mean()}
         return loss + self.omega * penalty, metrics
+
+    def proposed_values(
+        self, net: Critic, observation: Float[Array, "n s"], proposed: Float[Array, "n k a"], budgets: Int[Any, " k"]
+    ) -> Float[Array, "c n k"]:
+        """Q(s, b, a_b), as the actor climbs it; where there is a penalty, by the same pass over the critics."""
+        return self.judged(net, observation, proposed, self.judges(budgets), "action")[0]
+
+    def judges(self, budgets: Int[Any, " k"]) -> list[Int[Any, " k"]]:
+        """The heads that value a_b: b, and b + 1 for the penalty."""
+        return [budgets] if is_zero(self.omega) else [budgets, richer_head(budgets, self.budget)]
+
+    def judged(
+        self,
+        net: Critic,
+        observation: Float[Array, "n s"],
+        action: Float[Array, "n p a"],
+        heads: list[Int[Any, " p"]],
+        toward: Toward,
+    ) -> Float[Array, "r c n p"]:
+        """Values of many actions per state, one head each: see `bcol.fused`."""
+        return values(net, observation, action, heads, precision=self.precision, toward=toward)
+
+    def logged(
+        self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n a"], budgets: Int[Any, " k"]
+    ) -> Float[Array, "c n k"]:
+        """Values of one action per state by every head."""
+        return pick(all_heads(net, features(net, observation, action[:, None]))[:, :, 0], budgets, axis=2)
 
     def policy(self) -> dict[str, Any]:
         """Follow mu-hat or spend a deviation, whichever is worth more."""

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Batch, Clock, actor_metrics, descend, lowered, track
+from bcol.agents.base import Batch, Clock, actor_metrics, descend, track
 from bcol.agents.offline_sac import OfflineSAC, State
 from bcol.nets import Actor, Critic, gaussian, mix, tanh_gaussian_log_probability
 
@@ -40,8 +40,8 @@ class CDC(OfflineSAC):
 
         def actor_loss(net: Actor) -> tuple[Float[Array, ""], Float[Array, "n a"]]:
             action = self.sampled(net, batch.observation, for_actor, 1)
-            q = mix(self.values(state.critic.net, batch.observation, action)[..., 0], self.min_weight)
-            mean, log_std = gaussian(lowered(net, self.precision), batch.observation)
+            q = mix(self.values(state.critic.net, batch.observation, action, "action")[..., 0], self.min_weight)
+            mean, log_std = gaussian(net, batch.observation)
             likelihood = tanh_gaussian_log_probability(mean, log_std, batch.action)[:, 0]
             return -(q + self.coef * likelihood).mean(), action[:, 0]
 
@@ -52,8 +52,9 @@ class CDC(OfflineSAC):
         unlogged = jax.lax.stop_gradient(self.sampled(actor.net, batch.observation, for_penalty, self.samples))
 
         def critic_loss(net: Critic) -> tuple[Float[Array, ""], tuple[Any, Any]]:
-            values = self.values(net, batch.observation, jnp.concatenate([batch.action[:, None], unlogged], axis=1))
-            logged, best = values[..., 0], values[..., 1:].max(axis=2)
+            actions = jnp.concatenate([batch.action[:, None], unlogged], axis=1)
+            q = self.values(net, batch.observation, actions, "critic")
+            logged, best = q[..., 0], q[..., 1:].max(axis=2)
             excess = jnp.maximum(best[:, None] - logged[None], 0)  # [i, k, n]: critic i's best over critic k's logged
             penalty = (excess**2).mean()
             return ((logged - y) ** 2).mean(1).sum() + self.eta * penalty, (logged, penalty)

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, lowered, track
-from bcol.nets import Actor, Critic, Norm, Std, all_heads, features, gaussian, make_actor, make_critic, mix
+from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, track
+from bcol.fused import Toward, values
+from bcol.nets import Actor, Critic, Norm, Std, gaussian, make_actor, make_critic, mix
 
 
 class State(NamedTuple):
@@ -63,12 +64,12 @@ class OfflineSAC(Agent):
         y = self.targets(state, batch, for_target)
 
         def critic_loss(net: Critic) -> tuple[Float[Array, ""], Float[Array, "c n"]]:
-            q = self.values(net, batch.observation, batch.action[:, None])[..., 0]
+            q = self.values(net, batch.observation, batch.action[:, None], "critic")[..., 0]
             return ((q - y) ** 2).mean(1).sum(), q
 
         def actor_loss(net: Actor) -> tuple[Float[Array, ""], Float[Array, "n a"]]:
             action = self.sampled(net, batch.observation, for_actor, 1)
-            q = self.values(state.critic.net, batch.observation, action)[..., 0]
+            q = self.values(state.critic.net, batch.observation, action, "action")[..., 0]
             return -mix(q, self.min_weight).mean(), action[:, 0]
 
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic.net)
@@ -81,21 +82,22 @@ class OfflineSAC(Agent):
     def targets(self, state: State, batch: Batch, key: Array) -> Float[Array, " n"]:
         """y = r + gamma mask max_k Qbar'(s', a_k)."""
         proposed = self.sampled(state.actor.net, batch.next_observation, key, self.samples)
-        q = mix(self.values(state.target, batch.next_observation, proposed), self.min_weight)
+        q = mix(self.values(state.target, batch.next_observation, proposed, "nothing"), self.min_weight)
         return jax.lax.stop_gradient(batch.reward + self.discount * batch.mask * q.max(axis=1))
 
     def sampled(self, net: Actor, observation: Float[Array, "n s"], key: Array, m: int) -> Float[Array, "n m a"]:
         """m reparametrised actions per state."""
-        mean, log_std = gaussian(lowered(net, self.precision), observation)
+        mean, log_std = gaussian(net, observation)
         noise = jax.random.normal(key, (len(mean), m, mean.shape[-1]))
         return jnp.tanh(mean + jnp.exp(log_std) * noise)
 
     def values(
-        self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n p a"]
+        self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n p a"], toward: Toward
     ) -> Float[Array, "c n p"]:
         """Every critic's value of p actions per state."""
-        critic = lowered(net, self.precision)
-        return all_heads(critic, features(critic, observation, action))[..., 0]
+        return values(
+            net, observation, action, [np.zeros(action.shape[1], int)], precision=self.precision, toward=toward
+        )[0]
 
     def policy(self) -> dict[str, Any]:
         """Always act by the actor's mode."""

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, lowered, smoothed, track
-from bcol.nets import Actor, Critic, Norm, all_heads, features, gaussian, make_actor, make_critic, mix
+from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, smoothed, track
+from bcol.fused import Toward, values
+from bcol.nets import Actor, Critic, Norm, gaussian, make_actor, make_critic, mix
 
 
 class State(NamedTuple):
@@ -60,11 +61,11 @@ class OfflineTD3(Agent):
         next_action = smoothed(
             self.act(state.target_actor, batch.next_observation), key, self.policy_noise, self.noise_clip
         )
-        next_q = mix(self.values(state.target, batch.next_observation, next_action), self.min_weight)
+        next_q = mix(self.values(state.target, batch.next_observation, next_action, "nothing"), self.min_weight)
         y = jax.lax.stop_gradient(batch.reward + self.discount * batch.mask * next_q)
 
         def critic_loss(net: Critic) -> tuple[Float[Array, ""], Float[Array, "c n"]]:
-            q = self.values(net, batch.observation, batch.action)
+            q = self.values(net, batch.observation, batch.action, "critic")
             return ((q - y) ** 2).mean(1).sum(), q
 
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic.net)
@@ -85,17 +86,20 @@ class OfflineTD3(Agent):
 
     def actor_loss(self, net: Actor, critic: Critic, batch: Batch) -> Float[Array, ""]:
         """The first critic's value, scaled by its size, as TD3 does it."""
-        q = self.values(critic, batch.observation, self.act(net, batch.observation))[0]
+        q = self.values(critic, batch.observation, self.act(net, batch.observation), "action")[0]
         return -q.mean() / jax.lax.stop_gradient(jnp.abs(q).mean())
 
     def act(self, net: Actor, observation: Float[Array, "n s"]) -> Float[Array, "n a"]:
         """The deterministic action."""
-        return jnp.tanh(gaussian(lowered(net, self.precision), observation)[0][:, 0])
+        return jnp.tanh(gaussian(net, observation)[0][:, 0])
 
-    def values(self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n a"]) -> Float[Array, "c n"]:
+    def values(
+        self, net: Critic, observation: Float[Array, "n s"], action: Float[Array, "n a"], toward: Toward
+    ) -> Float[Array, "c n"]:
         """Every critic's value of one action per state."""
-        critic = lowered(net, self.precision)
-        return all_heads(critic, features(critic, observation, action[:, None]))[:, :, 0, 0]
+        return values(net, observation, action[:, None], [np.zeros(1, int)], precision=self.precision, toward=toward)[
+            0, :, :, 0
+        ]
 
     def policy(self) -> dict[str, Any]:
         """Always act by the actor."""
