@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bcol.fused import How, fused_values, obstacle, platform, resolved, values
+from bcol.fused import fused_values, obstacle, platform, resolved, values
+from bcol.kernels import How
 from bcol.nets import features, make_critic, one_head
 
-N, S, A = 128, 5, 3
+N, S, A = 64, 5, 3
 HEADS = {"one": [np.arange(4)], "two": [np.arange(4), np.array([1, 2, 3, 3])], "drawn": [jnp.array([2, 0, 0, 1])]}
 # On a GPU, products of float32 are in tf32.
 TOLERANCE = 1e-5 if platform() == "cpu" else 3e-2
@@ -44,7 +45,7 @@ def test_kernels_agree_with_the_plain_way(layers, heads, interpret):
         return (way(critic, observation, action, heads) * weight).sum()
 
     def fused(toward):
-        return partial(fused_values, how=How(toward, jnp.float32, interpret))
+        return partial(fused_values, How(64, jnp.float32, toward, interpret))
 
     assert (
         error(fused("nothing")(critic, observation, action, heads), plain(critic, observation, action, heads))
@@ -52,7 +53,7 @@ def test_kernels_agree_with_the_plain_way(layers, heads, interpret):
     )
     to_critic, to_action = jax.grad(partial(loss, plain), argnums=(0, 1))(critic, action)
     assert error(jax.grad(partial(loss, fused("action")), argnums=1)(critic, action), to_action) < TOLERANCE
-    found = jax.grad(partial(loss, fused("critic")))(critic, action)
+    found = jax.grad(partial(loss, fused("weights")))(critic, action)
     for (path, x), y in zip(jax.tree_util.tree_flatten_with_path(found)[0], jax.tree.leaves(to_critic), strict=True):
         assert error(x, y) < TOLERANCE, jax.tree_util.keystr(path)
 
@@ -63,8 +64,8 @@ def test_packed_runs_equal_single_runs(interpret):
     packed = jax.tree.map(lambda *xs: jnp.stack(xs), *cases)
 
     def climb(critic, observation, action):
-        how = How("action", interpret=interpret)
-        return jax.grad(lambda action: fused_values(critic, observation, action, HEADS["two"], how).sum())(action)
+        how = How(64, jnp.bfloat16, "action", interpret)
+        return jax.grad(lambda action: fused_values(how, critic, observation, action, HEADS["two"]).sum())(action)
 
     together = jax.vmap(climb)(*packed)
     for one, alone in zip(together, cases, strict=True):

@@ -15,7 +15,7 @@ from bcol.data.transitions import pair
 from bcol.demo import BUDGETED, walk
 from bcol.envs.junction import log
 from bcol.nets import all_heads, features, mix
-from bcol.train import _Program
+from bcol.program import Programs
 
 BUDGET, DISCOUNT = 3, 0.8
 # Four states in a row. "Right" leads on and "left" back; only the last one pays. The behaviour nearly always goes left.
@@ -75,7 +75,7 @@ def test_the_learned_critic_approaches_the_exact_solution(agent_class):
         tau=0.02,
         normalize_states=False,
     )
-    program = _Program([agent], [0], logged(), 4000)
+    program = Programs([agent], [0], logged(), 4000)
     program.advance(4000, lambda step: None)
     critic = jax.tree.map(jnp.asarray, program.networks(0)["critic"])
     actions = jnp.tile(jnp.array([-0.5, 0.5])[None, :, None], (N_STATES, 1, 1))

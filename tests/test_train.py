@@ -4,8 +4,10 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +16,10 @@ from safetensors.numpy import load_file, save_file
 import bcol
 from bcol.data.log import make_log
 from bcol.data.transitions import pair
-from bcol.monitor import diagnosis
+from bcol.monitor import Monitor, diagnosis
+from bcol.program import Programs
 from bcol.runs import RunError, checkpoints, read_checkpoint, read_rows, write_atomically
-from bcol.train import _evaluations, _Program
+from bcol.train import _evaluations
 
 SMALL = {"hidden": (8, 8), "batch_size": 16}
 AGENTS = [bcol.BCOLSAC, bcol.BCOLTD3, bcol.OfflineSAC, bcol.OfflineTD3, bcol.BC, bcol.TD3BC, bcol.CDC]
@@ -69,10 +72,45 @@ def test_runs_side_by_side_equal_the_same_runs_alone(data, tmp_path):
             np.testing.assert_allclose(a[name], b[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+def test_a_sweep_over_budgets_equals_the_same_runs_alone(data, tmp_path):
+    agent = bcol.BCOLSAC(budget=2, **SMALL)
+    sweep = {"budget": (0, 2), "omega": (0.5, 5.0)}
+    together = bcol.train(data, agent, steps=30, seeds=(1,), sweep=sweep, checkpoint_every=10, out=tmp_path / "all")
+    assert [m.name for m in together.members] == [f"budget={b},omega={o},seed1" for b in (0, 2) for o in ("0.5", "5")]
+    for budget in (0, 2):
+        alone = bcol.train(
+            data, replace(agent, budget=budget, omega=5.0), steps=30, seeds=(1,), out=tmp_path / str(budget)
+        )
+        a, b = weights(together.path / f"budget={budget},omega=5,seed1"), weights(alone.path / "seed1")
+        for name in a:
+            np.testing.assert_allclose(a[name], b[name], rtol=1e-3, atol=1e-5, err_msg=name)
+    assert bcol.load_policy(together.path / "budget=0,omega=5,seed1").rule.budget == 0
+    more = bcol.train(data, agent, steps=35, seeds=(1,), sweep=sweep, out=tmp_path / "all")
+    assert all(int(read_rows(m / "metrics.jsonl")[-1]["step"]) == 35 for m in more.members)
+
+
+def test_a_checkpoint_waits_for_the_evaluations_before_it(tmp_path):
+    written = []
+    with Monitor(tmp_path, [], 0, 10, None, 1, None, progress=False) as monitor:
+        monitor._pending = [SimpleNamespace(step=5, futures=[Future()])]
+        monitor.save(4, lambda: written.append(4))
+        monitor.save(5, lambda: written.append(5))
+        assert written == [4]
+        monitor._pending.clear()
+        monitor.tick(6)
+        assert written == [4, 5]
+
+
+def test_the_log_says_how_products_are_computed(data, tmp_path, capsys):
+    bcol.train(data, bcol.BCOLSAC(budget=1, **SMALL), steps=2, out=tmp_path / "run")
+    assert "fused kernels not used: precision is float32" in capsys.readouterr().err.replace("\n", " ")
+    assert "float32" in json.loads((tmp_path / "run" / "seed0" / "run.json").read_text())["machine"]
+
+
 def test_how_steps_are_cut_into_dispatches_changes_nothing(data):
     agent = bcol.BCOLTD3(budget=2, **SMALL)
-    one, many = (_Program([agent], [0], data, 40) for _ in range(2))
-    one._steps_per_second = 1e9
+    one, many = (Programs([agent], [0], data, 40) for _ in range(2))
+    one._programs[0]._steps_per_second = 1e9
     one.advance(40, lambda step: None)
     for until in (1, 2, 5, 40):
         many.advance(until, lambda step: None)
@@ -144,7 +182,7 @@ def test_the_evaluation_schedule_is_the_papers():
 
 
 def test_actions_are_learned_in_units_of_their_bounds(data):
-    program = _Program([bcol.BC(**SMALL)], [0], data, 10)
+    program = Programs([bcol.BC(**SMALL)], [0], data, 10)
     np.testing.assert_allclose(program._data.action, data.action / 2, atol=1e-6)
 
 
@@ -203,7 +241,7 @@ class TestRefusals:
         self.refuse("steps must be at least 1", data, tmp_path / "r", steps=0)
         self.refuse("seeds must be at least 1", data, tmp_path / "r", seeds=())
         self.refuse("must differ", data, tmp_path / "r", seeds=(1, 1))
-        self.refuse("float hyper-parameters only", data, tmp_path / "r", sweep={"hidden": (1.0,)})
+        self.refuse("numbers only", data, tmp_path / "r", sweep={"hidden": (1.0,)})
         self.refuse("omega must be 0 or more", data, tmp_path / "r", bcol.BCOLSAC(omega=-1.0))
         self.refuse("hidden must be", data, tmp_path / "r", bcol.BCOLSAC(hidden=()))
         self.refuse("cannot make the environment 'Nowhere-v0'", data, tmp_path / "r", env="Nowhere-v0")

@@ -61,7 +61,7 @@ class Train:
     seeds: tuple[int, ...] = (0,)
     """one run each, trained side by side"""
     sweep: tuple[str, ...] = ()
-    """values of float hyper-parameters to train side by side, such as omega=0,10"""
+    """values of hyper-parameters to train side by side, such as omega=0,10 or budget=1,10"""
     env: str | None = None
     """Gymnasium id to score in; known tasks bring theirs"""
     out: Path | None = None

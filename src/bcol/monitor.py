@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,7 @@ class Monitor:
         self.alive, self.lost = list(range(len(members))), dict[int, str]()
         self._members, self._env, self._episodes, self._pool = members, env, episodes, pool
         self._pending: list[_Pending] = []
+        self._saves: list[tuple[int, Callable[[], None]]] = []
         self._scores: dict[int, Scores] = {}
         self._console = Console(stderr=True)
         self._live = progress and sys.stderr.isatty()
@@ -110,6 +111,11 @@ class Monitor:
         self._bar.update(self._task, completed=step, rate=rate, news=self._news)
         while self._pending and all(f.done() for f in self._pending[0].futures):
             self._collect()
+        self._save_what_is_due()
+
+    def say(self, what: str) -> None:
+        """A line for whoever watches."""
+        self._console.print(what, highlight=False, soft_wrap=True)
 
     def report(self, step: int, metrics: list[dict[str, float]]) -> None:
         """Log the averages since the last report."""
@@ -129,7 +135,7 @@ class Monitor:
         self.alive.remove(i)
         self.lost[i] = f"at step {step}, {problem}"
         self._members[i].log("metrics.jsonl", {"step": step, "lost": problem})
-        self._console.print(f"{self._members[i].path} stopped {self.lost[i]}", highlight=False, soft_wrap=True)
+        self.say(f"{self._members[i].path} stopped {self.lost[i]}")
 
     def evaluate(self, step: int, policies: dict[int, Policy]) -> None:
         """Begin to score these policies, in the background."""
@@ -142,10 +148,20 @@ class Monitor:
             futures = [self._pool.submit(play, policy, self._env, seeds, None) for seeds in jobs]
             self._pending.append(_Pending(step, i, policy, futures))
 
-    def finish_evaluations(self) -> None:
-        """Wait for every evaluation that has begun."""
+    def save(self, step: int, write: Callable[[], None]) -> None:
+        """Write a checkpoint once all evaluations up to it are logged, so that a run resumed from it lacks none."""
+        self._saves.append((step, write))
+        self._save_what_is_due()
+
+    def finish(self) -> None:
+        """Wait for every evaluation that has begun, and for the checkpoints that wait for them."""
         while self._pending:
             self._collect()
+        self._save_what_is_due()
+
+    def _save_what_is_due(self) -> None:
+        while self._saves and not any(pending.step <= self._saves[0][0] for pending in self._pending):
+            self._saves.pop(0)[1]()
 
     def _collect(self) -> None:
         assert self._env is not None

@@ -240,13 +240,20 @@ def _activate(critic: Critic, i: int, x: Any, xp: Any) -> Any:
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred * centred).mean(-1, keepdims=True)
         x = centred / xp.sqrt(variance + 1e-5) * scale[:, None] + shift[:, None]
-    return xp.maximum(x, 0)
+    return _rectified(x)
+
+
+def _rectified(x: Any) -> Any:
+    if not isinstance(x, np.ndarray):
+        from bcol.fused import settled  # only here: what is deployed needs no JAX
+
+        x = settled(x)
+    return x.__array_namespace__().maximum(x, 0)
 
 
 def _hidden(layers: tuple[Linear, ...], x: Any) -> Any:
-    xp = x.__array_namespace__()
     for layer in layers:
-        x = xp.maximum(x @ layer.weight + layer.bias, 0)
+        x = _rectified(x @ layer.weight + layer.bias)
     return x
 
 

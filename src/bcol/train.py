@@ -1,41 +1,28 @@
-"""One loop for all agents: data on the device, thousands of steps per dispatch, runs side by side, exact resume."""
+"""One loop for all agents: train, log, evaluate in the background, save; exact resume."""
 
 import itertools
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from copy import copy
 from dataclasses import asdict, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from bcol.agents.base import Agent, Batch, Clock
+from bcol.agents.base import Agent
 from bcol.data.filters import normalize_states
 from bcol.data.transitions import Transitions
 from bcol.errors import InputError
 from bcol.evaluate import check_environment, worker_pool
-from bcol.fused import platform, resolved
 from bcol.monitor import Monitor, diagnosis
 from bcol.policy import Policy, Rule
+from bcol.program import Programs
 from bcol.runs import Member, Run, RunError, open_run, read_checkpoint
 
 Device = Literal["cpu", "gpu"]
-
-# Long enough that the host is idle, short enough that progress is live and Ctrl-C is heard.
-_SECONDS_PER_DISPATCH = 1.0
-# Steps are short and made of many kernels: the whole loop becomes one CUDA graph, in which kernels that do not wait for
-# each other run at the same time, and the host launches none.
-_GPU_OPTIONS = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE",
-    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    "xla_gpu_graph_min_graph_size": 1,
-}
 
 
 def train(
@@ -44,7 +31,7 @@ def train(
     *,
     steps: int = 1_000_000,
     seeds: Sequence[int] = (0,),
-    sweep: Mapping[str, Sequence[float]] | None = None,
+    sweep: Mapping[str, Sequence[float | int]] | None = None,
     env: str | None = None,
     out: str | Path | None = None,
     eval_every: int | None = None,
@@ -60,14 +47,15 @@ def train(
 ) -> Run:
     """Train an agent; the same call again resumes an interrupted run, or takes a finished one to more `steps`.
 
-    All seeds, and all values of a sweep, are trained side by side in one program.
+    All seeds, and all values of a sweep, are trained side by side.
 
     Args:
         data: from `load_dataset`.
         agent: which algorithm, with its hyper-parameters.
         steps: gradient steps.
         seeds: one run each.
-        sweep: values of float hyper-parameters, such as `{"omega": (0.0, 10.0)}`; one run for each value and seed.
+        sweep: values of hyper-parameters that are numbers, such as `{"omega": (0.0, 10.0), "budget": (1, 10)}`; one run
+            for each value and seed. Floats and seeds share one program; other budgets are other programs, in turns.
         env: Gymnasium id to score the policy in while training goes on; by default the data's own, if it has one.
         out: the run folder; by default `runs/<data>-<agent>`.
         eval_every: steps between evaluations, a fifth of it in the last tenth; by default steps / 200 (at least
@@ -104,11 +92,13 @@ def train(
 
     with ExitStack() as stack:
         stack.enter_context(_on(device))
-        program = _Program([variant for _, variant, _ in variants], [seed for *_, seed in variants], data, steps)
+        program = Programs([variant for _, variant, _ in variants], [seed for *_, seed in variants], data, steps)
         if start:
             program.restore(start, [read_checkpoint(member.at(start))[0] for member in members])
+        machine = f"{(jax.default_device.value or jax.devices()[0]).device_kind}, {program.route()}"
         for i, (member, (_, variant, seed)) in enumerate(zip(members, variants, strict=True)):
-            member.begin({"index": i, "seed": seed, "steps": steps, **config, "agent": variant.to_json()}, start)
+            about = {"index": i, "seed": seed, "steps": steps, "machine": machine}
+            member.begin({**about, **config, "agent": variant.to_json()}, start)
 
         def policy(i: int) -> Policy:
             return Policy(spec, Rule(**variants[i][1].policy()), program.networks(i))
@@ -118,6 +108,7 @@ def train(
             check_environment(policy(0), env)
             pool = stack.enter_context(worker_pool(workers or os.cpu_count() or 1))
         monitor = stack.enter_context(Monitor(path, members, start, steps, env, eval_episodes, pool, progress))
+        monitor.say(f"{path}: on {machine}")
         saves = _every(steps, checkpoint_every or max(1, steps // 20))
         evaluations = _evaluations(steps, eval_every or max(500, steps // 200)) if pool else set()
         reports = _every(steps, max(1, min(1000, steps // 100)))
@@ -134,140 +125,32 @@ def train(
             if step in evaluations:
                 monitor.evaluate(step, {i: policy(i) for i in monitor.alive})
             if step in saves:
-                monitor.finish_evaluations()  # so that a run resumed from here lacks none of them
                 for i in monitor.alive:
-                    members[i].save(
-                        step, *program.checkpoint(i), {"data": asdict(spec), "rule": variants[i][1].policy()}
-                    )
-        monitor.finish_evaluations()
+                    about = {"data": asdict(spec), "rule": variants[i][1].policy()}
+                    monitor.save(step, partial(members[i].save, step, *program.checkpoint(i), about))
+        monitor.finish()
     if monitor.lost:
         first = min(monitor.lost)
         raise RunError(f"{members[first].path} stopped: {monitor.lost[first]}")
     return Run(path)
 
 
-class _Program:
-    """The compiled steps of all runs, and their state on the device."""
-
-    def __init__(self, agents: list[Agent], seeds: list[int], data: Transitions, steps: int):
-        self.agents, self.step, self.steps = agents, 0, steps
-        low, high = (np.asarray(x, np.float32) for x in (data.spec.action_low, data.spec.action_high))
-        action, next_action = (
-            np.clip(2 * (x - low) / (high - low) - 1, -1, 1) for x in (data.action, data.next_action)
-        )
-        rows: Any = (data.observation, action, data.reward, data.next_observation, next_action, data.mask)
-        self._data = Batch(*map(jnp.asarray, rows))
-        dims = data.observation.shape[1], action.shape[1]
-        self._template = agents[0].init(np.random.default_rng(0), *dims)
-        self._names = [_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(self._template)[0]]
-        self._state = _stacked([a.init(np.random.default_rng(s), *dims) for a, s in zip(agents, seeds, strict=True)])
-        self._keys = jnp.stack([jax.random.key(s) for s in seeds])
-        self._hyper = {
-            f.name: jnp.asarray([getattr(a, f.name) for a in agents], jnp.float32)
-            for f in fields(agents[0])
-            if len({getattr(a, f.name) for a in agents}) > 1
-        }
-        self._compiled = jax.jit(
-            self._dispatch, donate_argnums=0, compiler_options=_GPU_OPTIONS if platform() == "gpu" else None
-        )
-        self._steps_per_second = 0.0
-
-    def advance(self, until: int, tick: Callable[[int], None]) -> list[dict[str, float]]:
-        """Train up to step `until`, and return each run's metrics, averaged on the way; `tick` hears of progress."""
-        begin, total = self.step, None
-        while self.step < until:
-            n = min(until - self.step, max(1, int(self._steps_per_second * _SECONDS_PER_DISPATCH)))
-            began = time.monotonic()
-            # The number of steps is an argument, not a shape: however a run is cut up, it is the same program.
-            self._state, sums = self._compiled(
-                self._state, self._hyper, self._keys, self._data, self.step, n, self.steps
-            )
-            sums = jax.tree.map(np.asarray, sums)
-            self._steps_per_second = n / max(time.monotonic() - began, 1e-6)
-            total = sums if total is None else jax.tree.map(np.add, total, sums)
-            self.step += n
-            tick(self.step)
-        assert total is not None
-        return [{name: float(x[i]) / (until - begin) for name, x in total.items()} for i in range(len(self.agents))]
-
-    def _dispatch(self, state: Any, hyper: Any, keys: Array, data: Batch, step: Array, n: Array, steps: Array) -> Any:
-        def of_step(key: Array, step: Array) -> tuple[Batch, Array]:
-            """The rows of a step, and the key of its update."""
-            for_rows, for_update = jax.random.split(jax.random.fold_in(key, step))
-            rows = jax.random.randint(for_rows, (self.agents[0].batch_size,), 0, len(data.reward))
-            return jax.tree.map(lambda x: x[rows], data), for_update
-
-        def one_run(state: Any, hyper: Any, drawn: Any, step: Array) -> Any:
-            agent = copy(self.agents[0])
-            for name, value in hyper.items():
-                object.__setattr__(agent, name, value)  # not by __init__: what a program traces is no float
-            batch, key = drawn
-            return agent.update(state, batch, key, Clock(step, steps))
-
-        def all_runs(one: Callable, *arguments: Any, step: Array) -> Any:
-            if len(self.agents) > 1:
-                return jax.vmap(lambda *xs: one(*xs, step))(*arguments)
-            alone = one(*jax.tree.map(lambda x: x[0], arguments), step)
-            return jax.tree.map(lambda x: x[None], alone)
-
-        def body(i: Array, carry: Any) -> Any:
-            state, drawn, sums = carry
-            # The next rows do not wait for this update: drawn here, a GPU fetches them meanwhile.
-            following = all_runs(of_step, keys, step=step + i + 1)
-            state, metrics = all_runs(one_run, state, hyper, drawn, step=step + i)
-            return state, following, jax.tree.map(jnp.add, sums, metrics)
-
-        precision = "float32" if resolved(self.agents[0].precision) == "float32" else "tensorfloat32"
-        with jax.default_matmul_precision(precision):
-            drawn = all_runs(of_step, keys, step=step)
-            metrics = jax.eval_shape(lambda: all_runs(one_run, state, hyper, drawn, step=step))[1]
-            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), metrics)
-            state, _, sums = jax.lax.fori_loop(0, n, body, (state, drawn, nothing))
-            return state, sums
-
-    def networks(self, i: int) -> dict[str, Any]:
-        """What run i deploys, as NumPy arrays."""
-        state = jax.tree.map(lambda x: x[i], self._state)
-        return jax.tree.map(np.asarray, self.agents[i].deployed(state))
-
-    def checkpoint(self, i: int) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """All of run i's state by name, and where in it each tensor of the policy lies."""
-        leaves = [np.asarray(x[i]) for x in jax.tree.leaves(self._state)]
-        named = jax.tree.unflatten(jax.tree.structure(self._template), self._names)
-        deployed = jax.tree_util.tree_flatten_with_path(self.agents[i].deployed(named))[0]
-        return dict(zip(self._names, leaves, strict=True)), {_name(path): name for path, name in deployed}
-
-    def restore(self, step: int, checkpoints: list[dict[str, np.ndarray]]) -> None:
-        """Go on from checkpoints, one per run; InputError if they are not of these networks."""
-        shapes = {name: x.shape for name, x in zip(self._names, jax.tree.leaves(self._template), strict=True)}
-        for tensors in checkpoints:
-            if {name: x.shape for name, x in tensors.items()} != shapes:
-                raise InputError("a checkpoint in the run folder is of other networks than the configuration asks for")
-        structure = jax.tree.structure(self._template)
-        self._state = _stacked([jax.tree.unflatten(structure, [t[n] for n in self._names]) for t in checkpoints])
-        self.step = step
-
-
-def _stacked(states: list[Any]) -> Any:
-    return jax.tree.map(lambda *xs: jnp.stack([jnp.asarray(x) for x in xs]), *states)
-
-
-def _name(path: Any) -> str:
-    """A place in a pytree as text, such as `critic.net.hidden.0.weight`."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
-def _variants(agent: Agent, sweep: dict[str, Sequence[float]], seeds: Sequence[int]) -> list[tuple[str, Agent, int]]:
+def _variants(
+    agent: Agent, sweep: dict[str, Sequence[float | int]], seeds: Sequence[int]
+) -> list[tuple[str, Agent, int]]:
     """Name, agent and seed of every run."""
-    floats = {f.name for f in fields(agent) if isinstance(getattr(agent, f.name), float)}
+    kinds = {f.name: type(getattr(agent, f.name)) for f in fields(agent)}
+    numbers = {name: kind for name, kind in kinds.items() if kind in (int, float)}
     for name, values in sweep.items():
-        if name not in floats:
-            raise InputError(f"sweep can vary float hyper-parameters only ({', '.join(sorted(floats))}): got {name!r}")
+        if name not in numbers:
+            raise InputError(f"sweep can vary numbers only ({', '.join(sorted(numbers))}): got {name!r}")
         if not values:
             raise InputError(f"sweep over {name} has no values")
+        if numbers[name] is int and any(value != int(value) for value in values):
+            raise InputError(f"sweep over {name} needs whole numbers: got {', '.join(map(str, values))}")
     variants = []
     for values in itertools.product(*sweep.values()):
-        changes: dict[str, Any] = {name: float(value) for name, value in zip(sweep, values, strict=True)}
+        changes: dict[str, Any] = {name: numbers[name](value) for name, value in zip(sweep, values, strict=True)}
         variant = replace(agent, **changes)
         variant.check()
         label = "".join(f"{name}={value:g}," for name, value in changes.items())

@@ -10,7 +10,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from bcol.errors import InputError
-from bcol.fused import Precision
+from bcol.fused import Precision, platform, resolved
 from bcol.nets import Behavior, log_probability
 
 Schedule = Literal["constant", "cosine"]
@@ -93,6 +93,10 @@ class Agent:
     def deployed(self, state: Any) -> dict[str, Any]:
         """The networks the policy needs, by name: any of actor, critic, behavior."""
         raise NotImplementedError
+
+    def route(self, state: Any) -> str:
+        """How matrix products are computed here, for the log."""
+        return "float32" if resolved(self.precision) == "float32" or platform() == "cpu" else "tf32"
 
     def to_json(self) -> dict[str, Any]:
         """All hyper-parameters, with the agent's name."""

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from bcol.agents.base import Agent, Batch, Learner, is_zero
 from bcol.budget import Heads, after_deviating, backup, critic_head, richer_head
-from bcol.fused import Toward, values
+from bcol.fused import Toward, route, values
 from bcol.nets import Actor, Critic, Norm, all_heads, features, mix, pick
 
 Follow = Literal["best", "mode", "sample"]
@@ -129,6 +129,10 @@ class Budgeted(Agent):
     ) -> Float[Array, "c n k"]:
         """Values of one action per state by every head."""
         return pick(all_heads(net, features(net, observation, action[:, None]))[:, :, 0], budgets, axis=2)
+
+    def route(self, state: State) -> str:
+        """How matrix products are computed here, for the log."""
+        return route(state.critic.net, self.batch_size, self.precision)
 
     def policy(self) -> dict[str, Any]:
         """Follow mu-hat or spend a deviation, whichever is worth more."""

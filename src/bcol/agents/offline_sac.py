@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, track
-from bcol.fused import Toward, values
+from bcol.fused import Toward, route, values
 from bcol.nets import Actor, Critic, Norm, Std, gaussian, make_actor, make_critic, mix
 
 
@@ -98,6 +98,10 @@ class OfflineSAC(Agent):
         return values(
             net, observation, action, [np.zeros(action.shape[1], int)], precision=self.precision, toward=toward
         )[0]
+
+    def route(self, state: State) -> str:
+        """How matrix products are computed here, for the log."""
+        return route(state.critic.net, self.batch_size, self.precision)
 
     def policy(self) -> dict[str, Any]:
         """Always act by the actor's mode."""
