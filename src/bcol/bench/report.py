@@ -131,7 +131,7 @@ def _time_peers(
     time: Callable[[Case, Peer], float],
     say: Callable[[str], None],
 ) -> None:
-    if importlib.util.find_spec("torch") is None:
+    if not _has_torch():
         report.notes.append("PyTorch is not installed, so there is nothing to compare with: pip install torch")
         return
     ways: tuple[Peer, ...] = ("eager", "compiled")
@@ -154,11 +154,15 @@ def _attempt(report: Report, what: str, measure: Callable[..., float], *argument
         return None
 
 
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
 def _machine() -> dict[str, Any]:
     device: Any = jax.default_device.value or jax.devices()[0]
     return {"device": device.device_kind, "cores": os.cpu_count(), "system": f"{host.system()} {host.machine()}"}
 
 
 def _versions() -> dict[str, str]:
-    names = ["bcol", "jax", "jaxlib", "numpy", *(["torch"] if importlib.util.find_spec("torch") else [])]
+    names = ["bcol", "jax", "jaxlib", "numpy", *(["torch"] if _has_torch() else [])]
     return {"python": ".".join(map(str, sys.version_info[:3]))} | {name: version(name) for name in names}

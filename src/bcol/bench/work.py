@@ -65,7 +65,7 @@ class _Critic:
 
 def _budgeted(agent: Budgeted, s: int, a: int) -> float:
     samples = agent.samples if isinstance(agent, BCOLSAC) else 1
-    often = 1 / agent.policy_delay if isinstance(agent, BCOLTD3) else 1  # how often the actor steps
+    often = 1 / agent.policy_delay if isinstance(agent, BCOLTD3) else 1.0  # how often the actor steps
     outputs = 2 * a if isinstance(agent, BCOLSAC) and agent.std == "state" else a
     heads = agent.budget + 1
     budgets = min(agent.budget_samples or heads, heads)
@@ -76,7 +76,7 @@ def _budgeted(agent: Budgeted, s: int, a: int) -> float:
 
     targets = critic.judge(1, heads) + critic.judge(samples * (budgets - 1))
     logged = critic.learn(1, heads)
-    # Who judges proposals in s: the penalty, of every budget but B, which has none richer; and the actor's loss, of all.
+    # Proposals in s are judged for the penalty, but for that of budget B, which has none richer; and for the actor.
     if agent.omega:
         penalised = budgets - (budgets == heads)
         asked, proposed = critic.learn(penalised, judges=2) + often * critic.value(budgets - penalised), 1.0
