@@ -3,14 +3,16 @@
 import importlib.util
 import os
 import platform as host
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from typing import Any
 
 import jax
+import jaxlib
+import numpy as np
 
+import bcol
 from bcol.bench import cases as suite
 from bcol.bench.cases import Case
 from bcol.bench.measure import (
@@ -159,10 +161,12 @@ def _has_torch() -> bool:
 
 
 def _machine() -> dict[str, Any]:
-    device: Any = jax.default_device.value or jax.devices()[0]
-    return {"device": device.device_kind, "cores": os.cpu_count(), "system": f"{host.system()} {host.machine()}"}
+    device = jax.devices(platform())[0].device_kind
+    return {"device": device, "cores": os.cpu_count(), "system": f"{host.system()} {host.machine()}"}
 
 
 def _versions() -> dict[str, str]:
-    names = ["bcol", "jax", "jaxlib", "numpy", *(["torch"] if _has_torch() else [])]
-    return {"python": ".".join(map(str, sys.version_info[:3]))} | {name: version(name) for name in names}
+    found = {"python": host.python_version(), "bcol": bcol.__version__}
+    found |= {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "numpy": np.__version__}
+    # By its metadata: importing it takes seconds, and is not needed without peers.
+    return found | ({"torch": version("torch")} if _has_torch() else {})
