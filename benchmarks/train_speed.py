@@ -24,12 +24,13 @@ import numpy as np
 import torch
 import tyro
 
-import torch_peer
 from bcol.agents import BCOLSAC
-from bcol.data.transitions import Spec, Transitions
+from bcol.bench.measure import ACTION_DIM, OBSERVATION_DIM, random_data
+from bcol.bench.peer import Compile, make
+from bcol.bench.peer_nets import Batch
+from bcol.bench.work import operations
+from bcol.data.transitions import Transitions
 from bcol.train import _Program
-
-OBSERVATION, ACTION = 17, 6
 
 
 @dataclass
@@ -40,43 +41,25 @@ class Options:
     budget_samples: int = 4
     precision: str = "float32"
     peer: bool = True
-    compile: torch_peer.Compile = "none"
+    compile: Compile = "none"
     fused_adam: bool = False
     rounds: int = 7
     seconds: float = 1.0
     output: Path | None = Path(__file__).parent / "results" / "train_speed_cpu"
 
 
-def random_data(rows: int = 20_000) -> Transitions:
-    columns: Any = torch_peer.random_rows(np.random.default_rng(0), rows, OBSERVATION, ACTION)
-    bound = (1.0,) * ACTION
-    spec = Spec(OBSERVATION, ACTION, None, tuple(-x for x in bound), bound, None, "random", "")
-    return Transitions(*columns, np.zeros(rows, np.int32), np.zeros(1), np.array([rows], np.int32), spec)
-
-
-def step_flops(agent: BCOLSAC, *, peer: bool) -> float:
-    """Operations of the matrix products of one step; a multiplication and an addition count as two."""
-    n, s, a, h = agent.batch_size, OBSERVATION, ACTION, agent.hidden[-1]
-    middle, heads = sum(2 * i * o for i, o in pairwise(agent.hidden)), agent.budget + 1
-    sampled = agent.budget_samples is not None and agent.budget_samples <= agent.budget
-    k = agent.budget_samples if sampled and agent.budget_samples else heads
-    first, all_heads = 2 * a * h, 2 * heads * h
-    state = 2 * s * h  # once for a state, or once for each of its actions
-    if peer:
-        target = n * (1 + agent.samples * (k - 1)) * (state + first + middle + all_heads)
-        logged = n * (2 * (state + first) + 3 * middle + 3 * all_heads)
-        penalty = n * (k - 1) * (2 * (state + first) + 3 * middle + 3 * all_heads)
-        actor = n * k * (state + 2 * first + 2 * middle + 2 * all_heads)
-    else:
-        target = n * (state + (1 + agent.samples * (k - 1)) * (first + middle + 2 * h) + all_heads)
-        logged = n * (2 * (state + first) + 3 * middle + 3 * all_heads)
-        penalty = n * (2 * state + k * (2 * first + 3 * middle + 6 * h))
-        actor = n * k * (first + middle + 2 * h)  # the forward pass is the penalty's
+def peer_operations(agent: BCOLSAC) -> float:
+    """Of one step of the peer, counted as `bcol.bench.work` does: it reads the state and asks all heads every time."""
+    n, a, h, heads = agent.batch_size, ACTION_DIM, agent.hidden[-1], agent.budget + 1
+    middle, everything = sum(2 * i * o for i, o in pairwise(agent.hidden)), 2 * heads * h
+    state, first = 2 * OBSERVATION_DIM * h, 2 * a * h
+    target = (1 + agent.samples * agent.budget) * (state + first + middle + everything)
+    learned = (1 + agent.budget) * (2 * (state + first) + 3 * middle + 3 * everything)
+    actor = heads * (state + 2 * first + 2 * middle + 2 * everything)
     outputs = lambda heads: 2 * 2 * h * heads * a  # noqa: E731
-    trunk = state + middle
-    policies = n * ((trunk + outputs(k)) + (2 * state + 3 * middle + 3 * outputs(k)))
-    behavior = n * (2 * state + 3 * middle + 3 * outputs(1))
-    return 2 * (target + logged + penalty + actor) + policies + behavior
+    policies = (state + middle + outputs(heads)) + (2 * state + 3 * middle + 3 * outputs(heads))
+    behavior = 2 * state + 3 * middle + 3 * outputs(1)
+    return n * (2 * (target + learned + actor) + policies + behavior)
 
 
 def gemm_rate(rounds: int = 10) -> float:
@@ -100,9 +83,9 @@ def ours(agent: BCOLSAC, data: Transitions) -> Callable[[int], None]:
 
 
 def theirs(agent: BCOLSAC, data: Transitions, options: Options) -> Callable[[int], None]:
-    peer = torch_peer.make(agent, OBSERVATION, ACTION, compile=options.compile, fused_adam=options.fused_adam)
+    peer = make(agent, OBSERVATION_DIM, ACTION_DIM, compile=options.compile, fused_adam=options.fused_adam)
     columns = (data.observation, data.action, data.reward, data.next_observation, data.next_action, data.mask)
-    rows = torch_peer.Batch(*map(torch.from_numpy, columns))
+    rows = Batch(*map(torch.from_numpy, columns))
     threads = 1
 
     def steps(n: int) -> None:
@@ -130,11 +113,14 @@ def timed(steps: Callable[[int], Any], n: int) -> tuple[float, float]:
 def measure(budget: int, data: Transitions, options: Options) -> list[dict[str, Any]]:
     agent = BCOLSAC(budget=budget, precision=options.precision)  # type: ignore[arg-type]
     few = BCOLSAC(budget=budget, precision=agent.precision, budget_samples=options.budget_samples)
-    contenders = {"bcol": (ours(agent, data), step_flops(agent, peer=False))}
+    contenders = {"bcol": (ours(agent, data), operations(agent, OBSERVATION_DIM, ACTION_DIM))}
     if options.peer:
-        contenders["torch"] = (theirs(agent, data, options), step_flops(agent, peer=True))
+        contenders["torch"] = (theirs(agent, data, options), peer_operations(agent))
     if options.budget_samples <= budget:
-        contenders[f"bcol, {options.budget_samples} budgets"] = (ours(few, data), step_flops(few, peer=False))
+        contenders[f"bcol, {options.budget_samples} budgets"] = (
+            ours(few, data),
+            operations(few, OBSERVATION_DIM, ACTION_DIM),
+        )
     count = {}
     for name, (steps, _) in contenders.items():
         steps(1)
@@ -185,7 +171,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def main(options: Options) -> None:
-    data = random_data()
+    data = random_data(20_000)
     report: dict[str, Any] = {
         "cores": os.cpu_count(),
         "load": [os.getloadavg()],

@@ -11,6 +11,7 @@ import tyro
 
 import bcol
 from bcol import commands
+from bcol.bench import commands as bench
 from bcol.data import commands as data
 from bcol.errors import InputError
 from bcol.forge import commands as forge
@@ -24,6 +25,7 @@ examples:
   bcol data info logs.parquet                        what is in a log
   bcol train hopper-medium-v2 --agent bcol-sac       train, and score while training
   bcol evaluate runs/hopper-medium-v2-bcol-sac       score a trained policy
+  bcol bench                                         how fast training is on this machine
   bcol COMMAND --help                                options and examples of a command
 """
 
@@ -51,6 +53,7 @@ _COMMANDS = {
     "gridworld": (tabular.GridWorld, "the paper's grid world, exactly solved"),
     "train": (commands.Train, "train an agent on a log"),
     "evaluate": (commands.Evaluate, "score a trained policy"),
+    "bench": (bench.Bench, "how fast training is on this machine"),
 }
 
 
