@@ -30,7 +30,7 @@ from bcol.bench.peer import Compile, make
 from bcol.bench.peer_nets import Batch
 from bcol.bench.work import operations
 from bcol.data.transitions import Transitions
-from bcol.train import _Program
+from bcol.program import Program, on_device
 
 
 @dataclass
@@ -73,7 +73,7 @@ def gemm_rate(rounds: int = 10) -> float:
 
 
 def ours(agent: BCOLSAC, data: Transitions) -> Callable[[int], None]:
-    program = _Program([agent], [0], data, 1_000_000)
+    program = Program([agent], [0], on_device(data), 1_000_000)
 
     def steps(n: int) -> None:
         program._steps_per_second = 1e9  # one dispatch

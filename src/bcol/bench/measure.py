@@ -12,7 +12,7 @@ import numpy as np
 from bcol.agents import Agent
 from bcol.data.transitions import Spec, Transitions
 from bcol.fused import platform
-from bcol.train import _Program
+from bcol.program import Program, on_device
 
 Advance = Callable[[int], Any]
 """Takes so many steps, and returns when they are done."""
@@ -65,7 +65,7 @@ def _timed(advance: Advance, n: int) -> float:
 
 def our_step(agent: Agent, runs: int, data: Transitions, seconds: float, rounds: int) -> float:
     """Seconds per step of all runs together."""
-    program = _Program([agent] * runs, list(range(runs)), data, 1_000_000_000)
+    program = Program([agent] * runs, list(range(runs)), on_device(data), 1_000_000_000)
 
     def advance(n: int) -> None:
         program._steps_per_second = 1e9  # as many as it likes in one dispatch
