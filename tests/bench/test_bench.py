@@ -70,6 +70,7 @@ def test_peers_stand_beside_the_cases_that_have_one(monkeypatch):
         return {"eager": 2e-6, "compiled": 1e-6}[how]
 
     monkeypatch.setattr(reports, "_has_torch", lambda: True)
+    monkeypatch.setattr(reports, "version", lambda name: "0")
     monkeypatch.setattr(reports, "our_step", lambda *arguments: 1e-6)
     monkeypatch.setattr(reports, "torch_step", torch_step)
     report = bench(**QUICK)
