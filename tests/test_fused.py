@@ -97,6 +97,9 @@ def test_the_reason_for_the_plain_way_is_said(monkeypatch):
         assert "GPU" in obstacle(critic, N, "bf16")
         assert resolved("auto") == "float32"
     monkeypatch.setattr("bcol.fused.platform", lambda: "gpu")
+    monkeypatch.setattr("bcol.fused.capability", lambda: "8.9")
+    assert "Hopper" in obstacle(critic, N, "auto")
+    monkeypatch.setattr("bcol.fused.capability", lambda: "9.0")
     random = np.random.default_rng(0)
     assert obstacle(critic, N, "auto") is None
     assert "tf32" in obstacle(critic, N, "tf32")

@@ -107,6 +107,17 @@ def test_the_log_says_how_products_are_computed(data, tmp_path, capsys):
     assert "float32" in json.loads((tmp_path / "run" / "seed0" / "run.json").read_text())["machine"]
 
 
+def test_a_compiler_that_refuses_the_options_of_a_gpu_is_said(data, monkeypatch):
+    monkeypatch.setattr("bcol.program.platform", lambda: "gpu")
+    program = Programs([bcol.BC(**SMALL)], [0], data, 10)
+    assert "CUDA graph" not in program.route()
+    monkeypatch.setattr("bcol.program._GPU_OPTIONS", {"xla_gpu_no_such_option": 1})
+    program = Programs([bcol.BC(**SMALL)], [0], data, 10)
+    assert "no CUDA graph: " in program.route()
+    assert "xla_gpu_no_such_option" in program.route()
+    program.advance(2, lambda step: None)
+
+
 def test_how_steps_are_cut_into_dispatches_changes_nothing(data):
     agent = bcol.BCOLTD3(budget=2, **SMALL)
     one, many = (Programs([agent], [0], data, 40) for _ in range(2))

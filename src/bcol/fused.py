@@ -6,6 +6,7 @@ kernels are tested against.
 
 import functools
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import jax
@@ -61,6 +62,8 @@ def obstacle(critic: Critic, rows: int, precision: Precision) -> str | None:
         return f"precision is {resolved(precision)}"
     if platform() != "gpu":
         return f"they are for GPUs, and this is a {platform()}"
+    if capability() != "9.0" or find_spec("jax.experimental.pallas.triton") is None:
+        return "they have been tried on Hopper GPUs with a JAX that has Pallas' Triton compiler only"
     if critic.norms or critic.own is not None:
         return "they know neither LayerNorm nor hidden layers per head"
     if len(critic.hidden) not in (1, 2) or len(widths) > 1 or not widths <= set(WIDTHS):
@@ -78,8 +81,17 @@ def route(critic: Critic, rows: int, precision: Precision) -> str:
 
 def platform() -> str:
     """Where programs run now: cpu or gpu."""
-    device: Any = jax.default_device.value or jax.devices()[0]
-    return device if isinstance(device, str) else device.platform
+    return _device().platform
+
+
+def capability() -> str:
+    """The compute capability of the GPU that programs run on now."""
+    return getattr(_device(), "compute_capability", "")
+
+
+def _device() -> Any:
+    chosen: Any = jax.default_device.value
+    return jax.devices(chosen)[0] if chosen is None or isinstance(chosen, str) else chosen
 
 
 def resolved(precision: Precision) -> Precision:

@@ -80,6 +80,15 @@ class Programs:
         self.step = step
 
 
+def _refused(options: dict[str, Any]) -> str | None:
+    """Why this version of the compiler does not take these options; None if it does."""
+    try:
+        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError as error:
+        return str(error).splitlines()[0]
+    return None
+
+
 def on_device(data: Transitions) -> Batch:
     """All rows on the device, actions scaled to [-1, 1]."""
     low, high = (np.asarray(x, np.float32) for x in (data.spec.action_low, data.spec.action_high))
@@ -105,14 +114,16 @@ class Program:
             for f in fields(agents[0])
             if len({getattr(a, f.name) for a in agents}) > 1
         }
-        self._compiled = jax.jit(
-            self._dispatch, donate_argnums=0, compiler_options=_GPU_OPTIONS if platform() == "gpu" else None
-        )
+        on_gpu = platform() == "gpu"
+        self._obstacle = _refused(_GPU_OPTIONS) if on_gpu else None
+        options = _GPU_OPTIONS if on_gpu and self._obstacle is None else None
+        self._compiled = jax.jit(self._dispatch, donate_argnums=0, compiler_options=options)
         self._steps_per_second = 0.0
 
     def route(self) -> str:
         """How matrix products are computed, for the log."""
-        return self.agents[0].route(self._template)
+        route = self.agents[0].route(self._template)
+        return route if self._obstacle is None else f"{route}; no CUDA graph: {self._obstacle}"
 
     def advance(self, until: int, tick: Callable[[int], None]) -> list[dict[str, float]]:
         """Train up to step `until`, and return each run's metrics, averaged on the way; `tick` hears of progress."""

@@ -1,6 +1,6 @@
 """Do policies learned with bf16 products score as those learned in float32?
 
-    python benchmarks/gpu_precision.py OUT --tasks halfcheetah-medium walker2d-medium --rows 300000
+    python benchmarks/precision.py OUT --tasks halfcheetah-medium walker2d-medium --rows 300000
 
 Forges each dataset, trains BCOL-SAC (three seeds side by side) once in each precision for 200k steps, and plays the
 last policies. Every training is a process of its own, all run at once: nothing is timed. Writes OUT/precision.json.
@@ -23,7 +23,7 @@ PRECISIONS = ("float32", "bf16")
 def learn(file: Path, task: str, precision: str, args: argparse.Namespace) -> None:
     """Train three seeds, score each, and write the scores beside the runs."""
     data = bcol.load_dataset(str(file), task=f"{task}-v2")
-    agent = bcol.BCOLSAC(budget=args.budget, precision=precision, hidden=tuple(args.hidden))
+    agent = bcol.BCOLSAC(budget=args.budget, precision=precision, hidden=tuple(args.hidden), batch_size=args.batch_size)
     out = args.work / f"{task}-{precision}"
     run = bcol.train(
         data, agent, steps=args.steps, seeds=(0, 1, 2), out=out, eval_every=0, guards=False, progress=False
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200_000)
     parser.add_argument("--budget", type=int, default=1)
     parser.add_argument("--episodes", type=int, default=50)
+    parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--hidden", type=int, nargs="+", default=[256, 256, 256])
     parser.add_argument("--work", type=Path, default=Path("runs/precision"))
     parser.add_argument("--only", nargs=2, metavar=("TASK", "PRECISION"), help="one of the trainings, on forged data")
