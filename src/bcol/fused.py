@@ -40,18 +40,18 @@ def values(
         observation: the states.
         action: the actions.
         heads: r arrays of p heads; head `heads[i][j]` judges action j.
-        precision: of the products in the hidden layers.
+        precision: of the products in the hidden layers; bf16 is for more than one action per state.
         toward: what gradients flow to; one of them only, since each costs a pass of its own.
     """
     if toward != "critic":
         critic = jax.lax.stop_gradient(critic)
     if toward != "action":
         observation, action = jax.lax.stop_gradient((observation, action))
-    # A single action per state is too little work for the kernels to gain anything.
-    if action.shape[1] > 1 and obstacle(critic, len(observation), precision) is None:
+    many = action.shape[1] > 1  # one action per state is too little work for kernels or bf16 to gain anything
+    if many and obstacle(critic, len(observation), precision) is None:
         how = How(ROWS, jnp.bfloat16, "weights" if toward == "critic" else toward)
         return fused_values(how, critic, observation, action, heads)
-    x = features(lowered(critic, precision), observation, action)
+    x = features(lowered(critic, precision) if many else critic, observation, action)
     return jnp.stack([one_head(critic, x, h) for h in heads])
 
 
