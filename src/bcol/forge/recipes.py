@@ -30,7 +30,7 @@ ROWS = {
 TEXT = {
     "medium": "a policy stopped at part of the expert's return, its actions sampled",
     "expert": "a fully trained policy, its actions sampled",
-    "medium-replay": "the policies on the way to medium that beat the untrained one, as many rows of each, sampled",
+    "medium-replay": "policies on the way to medium, as many rows of each, sampled",
     "medium-expert": "the rows of medium, then as many of the expert, all actions sampled",
     "antmaze": "a goal-reaching ant led from cell to cell by a noisy controller; rewards labelled afterwards",
 }
