@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bcol.fused import fused_values, obstacle, platform, resolved, values
+from bcol.fused import fused_values, obstacle, platform, resolved, route, values
 from bcol.kernels import How
 from bcol.nets import features, make_critic, one_head
 
@@ -99,9 +99,11 @@ def test_the_reason_for_the_plain_way_is_said(monkeypatch):
     monkeypatch.setattr("bcol.fused.platform", lambda: "gpu")
     monkeypatch.setattr("bcol.fused.capability", lambda: "8.9")
     assert "Hopper" in obstacle(critic, N, "auto")
+    assert "bf16, fused kernels not used: they have been tried on Hopper" in route(critic, N, "auto")
     monkeypatch.setattr("bcol.fused.capability", lambda: "9.0")
     random = np.random.default_rng(0)
     assert obstacle(critic, N, "auto") is None
+    assert route(critic, N, "auto") == "bf16, fused kernels"
     assert "tf32" in obstacle(critic, N, "tf32")
     assert "batches" in obstacle(critic, N + 1, "bf16")
     assert "LayerNorm" in obstacle(make_critic(random, S, A, (64, 64), norm="layer"), N, "bf16")

@@ -75,6 +75,8 @@ def obstacle(critic: Critic, rows: int, precision: Precision) -> str | None:
 
 def route(critic: Critic, rows: int, precision: Precision) -> str:
     """How `values` computes here, for the log."""
+    if platform() == "cpu":
+        return resolved(precision)
     reason = obstacle(critic, rows, precision)
     return f"{resolved(precision)}, fused kernels" + ("" if reason is None else f" not used: {reason}")
 
