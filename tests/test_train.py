@@ -17,7 +17,7 @@ import bcol
 from bcol.data.log import make_log
 from bcol.data.transitions import pair
 from bcol.monitor import Monitor, diagnosis
-from bcol.program import Programs
+from bcol.program import Programs, on_device
 from bcol.runs import RunError, checkpoints, read_checkpoint, read_rows, write_atomically
 from bcol.train import _evaluations
 
@@ -193,8 +193,9 @@ def test_the_evaluation_schedule_is_the_papers():
 
 
 def test_actions_are_learned_in_units_of_their_bounds(data):
-    program = Programs([bcol.BC(**SMALL)], [0], data, 10)
-    np.testing.assert_allclose(program._data.action, data.action / 2, atol=1e-6)
+    rows = on_device(data)
+    np.testing.assert_allclose(rows.action, data.action / 2, atol=1e-6)
+    np.testing.assert_allclose(rows.next_action, data.next_action / 2, atol=1e-6)
 
 
 class TestGuards:
