@@ -22,13 +22,13 @@ import numpy as np
 from bcol.evaluate import worker_pool
 from bcol.forge.behaviour import Behaviour, read_behaviour
 from bcol.forge.make import forge
-from bcol.forge.rollouts import Block, Locomotion, _worlds
+from bcol.forge.rollouts import Block, Sampled, _worlds
 from bcol.nets import make_actor
 
 ROBOTS = {"hopper": ("Hopper-v4", 11, 3), "walker2d": ("Walker2d-v4", 17, 6), "halfcheetah": ("HalfCheetah-v4", 17, 6)}
 
 
-def forged(source: Locomotion, number: int) -> tuple[float, float, Block]:
+def forged(source: Sampled, number: int) -> tuple[float, float, Block]:
     _worlds(source.env)
     started = time.process_time()
     block = source.block(number)
@@ -62,9 +62,7 @@ def rate(futures: list[Future], workers: int) -> float:
     return rows / seconds * workers
 
 
-def measure(
-    pool: ProcessPoolExecutor, source: Locomotion, workers: int, blocks: int
-) -> list[tuple[float, float, float]]:
+def measure(pool: ProcessPoolExecutor, source: Sampled, workers: int, blocks: int) -> list[tuple[float, float, float]]:
     """Rates of forging, stepping and physics, several times in turns; the first turn warms up."""
     rates = []
     for turn in range(blocks // workers + 1):
@@ -102,7 +100,7 @@ def main() -> None:
             file = args.policies / f"{robot}_medium-v2.hdf5" if args.policies else None
             random = make_actor(np.random.default_rng(0), s, a, (256, 256))
             behaviour = Behaviour.from_actor(random, "random") if file is None else read_behaviour(file)
-            rates = measure(pool, Locomotion(env, behaviour, 0, "speed"), args.workers, args.blocks)
+            rates = measure(pool, Sampled(env, behaviour, 0, "speed"), args.workers, args.blocks)
             made, step, physics = (statistics.median(column) for column in zip(*rates, strict=True))
             of_step, of_physics = (statistics.median(rate[0] / rate[i] for rate in rates) for i in (1, 2))
             whole = "-" if file is None else f"{from_start_to_file(robot, file, args):,.0f}"

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -42,6 +43,17 @@ def test_version_and_help_run_as_a_user_runs_them():
         shown = run(*arguments)
         assert shown.returncode == 0
         assert "examples:" in shown.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    # The pipe's only reader is closed before anything is written, as `head` does at some point.
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "bcol", "data", "list"], stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

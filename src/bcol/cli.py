@@ -4,6 +4,7 @@ Every command is a frozen dataclass whose fields are its options and whose `run`
 commands of their own keep them in their `commands.py`.
 """
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -71,6 +72,10 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(error, 1)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:
+        # `bcol ... | head`: the reader has gone, and what is still buffered must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 def _parse(arguments: list[str]) -> Any:

@@ -5,6 +5,7 @@ the number of workers or on who finishes first.
 """
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, TimeoutError
@@ -117,12 +118,14 @@ def play(
     try:
         starts = [int(np.random.SeedSequence(s).generate_state(1)[0] >> 1) for s in seeds]
         rows = np.stack([world.reset(seed=start)[0] for world, start in zip(worlds, starts, strict=True)])
+        rows, shape = rows.reshape(n, -1), worlds[0].action_space.shape
         policy.reset(n, budget, seed=seeds)
         total, length, spent, running = np.zeros(n), np.zeros(n, int), np.zeros(n, int), np.ones(n, bool)
         while running.any():
             decision = policy.act(rows)
             for i in np.flatnonzero(running):
-                rows[i], reward, terminated, truncated, _ = worlds[i].step(decision.action[i])
+                seen, reward, terminated, truncated, _ = worlds[i].step(decision.action[i].reshape(shape))
+                rows[i] = np.reshape(seen, -1)
                 total[i] += float(reward)
                 length[i] += 1
                 spent[i] += decision.deviated[i]
@@ -146,7 +149,7 @@ def make_environment(env: str, **options: Any) -> Any:
     if env.startswith("bcol/"):
         import bcol.envs  # noqa: F401
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_old_news():
             # D4RL's scores are those of -v4: that it is not the newest is why it is here.
             warnings.filterwarnings("ignore", message=".*is out of date", category=DeprecationWarning)
             return gymnasium.make(env, **options)
@@ -154,6 +157,23 @@ def make_environment(env: str, **options: Any) -> Any:
         raise
     except (gymnasium.error.Error, ImportError, AttributeError) as error:
         raise InputError(f"cannot make the environment {env!r}: {str(error).splitlines()[0]}") from None
+
+
+@contextmanager
+def _without_old_news() -> Iterator[None]:
+    """Without MuJoCo's word, in every process and in a log file, on how HalfCheetah-v4 states its mass."""
+    import mujoco
+
+    def say(text: str) -> None:
+        if "settotalmass" not in text:
+            print(f"MuJoCo: {text}", file=sys.stderr)
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(say)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def check_environment(policy: Policy, env: str) -> None:

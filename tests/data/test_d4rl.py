@@ -1,5 +1,7 @@
 """D4RL files: the genuine ones, and ours."""
 
+from dataclasses import replace
+
 import h5py
 import numpy as np
 import pytest
@@ -128,6 +130,34 @@ def test_discrete_round_trip(tmp_path):
     assert_same(log, read_d4rl(tmp_path / "x.hdf5"))
 
 
+def test_what_a_log_declares_survives(tmp_path):
+    log = rows(
+        "ssTsT", action_bounds=([-2.0], [3.0]), env_id="Robot-v0", metadata={"action_low": 9, "algorithm": "PID"}
+    )
+    write_d4rl(tmp_path / "x.hdf5", log)
+    back = read_d4rl(tmp_path / "x.hdf5")
+    assert (back.action_low, back.action_high, back.env_id) == ([-2], [3], "Robot-v0")
+    assert back.metadata["algorithm"] == "PID"
+    assert pair(back).spec == replace(pair(log).spec, source=back.source)
+    write_d4rl(tmp_path / "y.hdf5", rows("ssT", actions=np.array([0, 2, 1]), num_actions=7))
+    assert read_d4rl(tmp_path / "y.hdf5").num_actions == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num_actions", b"many", "metadata/num_actions must be a whole number"),
+        ("action_high", np.array([-5.0]), "low < high"),
+        ("action_high", np.array([1.0, 1.0]), "each one number or 1 of them"),
+        ("action_high", b"high", "each one number or 1 of them"),
+    ],
+)
+def test_nonsense_declared_is_refused(tmp_path, name, value, message):
+    write_d4rl(tmp_path / "x.hdf5", rows("ssT", metadata={"action_low": -1.0, name: value}))
+    with pytest.raises(bcol.InputError, match=message):
+        read_d4rl(tmp_path / "x.hdf5")
+
+
 def test_infos_that_are_an_array(tmp_path):
     with h5py.File(tmp_path / "x.hdf5", "w") as file:
         for name in ("observations", "actions", "rewards", "terminals"):
@@ -136,6 +166,12 @@ def test_infos_that_are_an_array(tmp_path):
     log = read_d4rl(tmp_path / "x.hdf5")
     assert list(log.infos) == ["infos"]
     assert log.infos["infos"].tolist() == [0, 1, 2, 3]
+    declared = replace(log, metadata={"metadata": np.arange(3)}, env_id="Robot-v0")
+    write_d4rl(tmp_path / "y.hdf5", declared)
+    back = read_d4rl(tmp_path / "y.hdf5")
+    assert back.infos["infos"].tolist() == [0, 1, 2, 3]
+    assert back.metadata["metadata"].tolist() == [0, 1, 2]
+    assert back.env_id == "Robot-v0"
 
 
 def test_strings_of_variable_length_are_left_alone(tmp_path):

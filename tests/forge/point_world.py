@@ -28,6 +28,37 @@ class BrokenEnv(PointEnv):
         raise ValueError("the robot is broken\nin two lines")
 
 
-for name in ("Point", "Broken"):
+class PlaneEnv(gymnasium.Env):
+    """A point in a square: terminal at its left edge, truncated at its lower one; actions are a column of two."""
+
+    observation_space = Box(-1, 1, (2,), np.float32)
+    action_space = Box(-3, 1, (2, 1), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self._x = self.np_random.uniform(-0.5, 0.5, 2).astype(np.float32)
+        return self._x.copy(), {}
+
+    def step(self, action):
+        self._x = np.clip(self._x + 0.05 * action[:, 0], -1, 1).astype(np.float32)
+        left, low = (self._x <= -1).tolist()
+        return self._x.copy(), float(self._x[0]), left, low, {}
+
+
+class Tenfold(gymnasium.RewardWrapper):
+    """A wrapper that belongs to the environment: without it, rewards are wrong."""
+
+    def __init__(self, env):
+        super().__init__(env)
+
+    def reward(self, reward):
+        return 10 * reward
+
+
+def plane():
+    return Tenfold(PlaneEnv())
+
+
+for name, made_by in {"Point": "PointEnv", "Broken": "BrokenEnv", "Plane": "plane"}.items():
     if f"{name}-v0" not in gymnasium.registry:
-        gymnasium.register(f"{name}-v0", entry_point=f"point_world:{name}Env", max_episode_steps=20)
+        gymnasium.register(f"{name}-v0", entry_point=f"point_world:{made_by}", max_episode_steps=20)

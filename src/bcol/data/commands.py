@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bcol.data.check import check
 from bcol.data.columns import Columns
-from bcol.data.d4rl import write_d4rl
+from bcol.data.d4rl import Tree, write_d4rl
 from bcol.data.describe import describe, draw_histograms
 from bcol.data.download import cache_dir, cached_file, fetch
 from bcol.data.load import read_log
@@ -39,15 +39,20 @@ class List:
 
     def run(self) -> None:
         """Print the table."""
-        table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-        for title in ("name", "environment", "0 .. 100", "steps", "here"):
-            table.add_column(title, no_wrap=True)
+        rows = []
         for task in (*TASKS.values(), *FORGED.values()):
-            if self.contains in task.name:
-                low, high = task.reference
-                file = cache_dir() / task.file if task.name in FORGED else cached_file(task)
-                here = "yes" if file.exists() else ""
-                table.add_row(task.name, task.env_id, f"{low:g} .. {high:g}", str(task.episode_limit), here)
+            low, high = task.reference
+            file = cache_dir() / task.file if task.name in FORGED else cached_file(task)
+            rows.append((task.name, task.env_id, f"{low:.0f} .. {high:.0f}", "yes" if file.exists() else ""))
+        for file in sorted((cache_dir() / "forge").glob("*.hdf5")):
+            if f"forge/{file.stem}" not in FORGED:
+                rows.append((f"forge/{file.stem}", Tree(file, "metadata").get("env_id", ""), "", "yes"))
+        table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+        for title in ("name", "environment", "score 0 .. 100", "here"):
+            table.add_column(title, no_wrap=True)
+        for row in rows:
+            if self.contains in row[0]:
+                table.add_row(*row)
         if not table.row_count:
             raise InputError(f"no name contains {self.contains!r}; `bcol data list` shows them all")
         Console().print(table)
@@ -100,28 +105,32 @@ class Info(_Reads):
                 table.add_row(name, *(f"{value:.4g}" for value in (values.min(), values.mean(), values.max())))
         console = Console()
         console.print(table)
-        rest = {
-            "rows": f"{about.rows:,}",
-            "episodes": f"{len(about.returns):,}",
-            "terminals": f"{about.terminals:,}",
-            "time-outs": f"{about.timeouts:,}",
-            "rewarded steps": f"{about.rewarded:,}",
-            "observations": f"{about.observation_dim}-d",
-            "actions": about.actions,
-            "task": "unknown" if task is None else f"{task.name}, scored in {task.env_id}",
-            "also inside": ", ".join([*(f"infos/{n}" for n in log.infos), *(f"metadata/{n}" for n in log.metadata)]),
-        }
-        for name, value in rest.items():
-            if value:
-                console.print(f"{name:>15}  {value}", highlight=False)
+        rest = [
+            ("rows", f"{about.rows:,}"),
+            ("episodes", f"{len(about.returns):,}"),
+            ("terminals", f"{about.terminals:,}"),
+            ("time-outs", f"{about.timeouts:,}"),
+            ("rewarded steps", f"{about.rewarded:,}"),
+            ("observations", f"{about.observation_dim}-d"),
+            ("actions", about.actions),
+            ("task", "unknown" if task is None else f"{task.name}, scored in {task.env_id}"),
+            ("recorded in", log.env_id or ""),
+            ("also inside", ", ".join([*(f"infos/{n}" for n in log.infos), *(f"metadata/{n}" for n in log.metadata)])),
+        ]
         if "card" in log.metadata:
             from bcol.forge.cards import lines
 
-            for name, value in lines(json.loads(log.metadata["card"])):
-                console.print(f"{name:>15}  {value}", highlight=False)
+            rest += lines(json.loads(log.metadata["card"]))
         if self.histogram is not None:
             draw_histograms(about, self.data, self.histogram)
-            console.print(f"{'picture':>15}  {self.histogram}", highlight=False)
+            rest.append(("picture", str(self.histogram)))
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(justify="right", min_width=15)
+        grid.add_column(overflow="fold")
+        for name, value in rest:
+            if value:
+                grid.add_row(name, value)
+        console.print(grid, highlight=False)
 
 
 @dataclass(frozen=True)

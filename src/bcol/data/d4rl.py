@@ -1,7 +1,8 @@
 """HDF5 files in D4RL's layout: read them, write them.
 
 `observations, actions, rewards, terminals` are needed; `timeouts` and `next_observations` are used where they
-are; `infos/*` and `metadata/*` stay in the file until someone asks for them.
+are; `infos/*` and `metadata/*` stay in the file until someone asks for them. What D4RL's layout has no place for, the
+bounds or number of the actions and the environment's id, is kept in `metadata` under our names for them.
 """
 
 import math
@@ -22,6 +23,7 @@ Progress = Callable[[float], None]
 
 _NEEDED = ("observations", "actions", "rewards", "terminals")
 _OPTIONAL = ("timeouts", "next_observations")
+_DECLARED = ("action_low", "action_high", "num_actions", "env_id")
 _SAFE_KINDS = "biufS"
 _SLICE_BYTES = 1 << 25
 # Deflate cannot shrink anything further than about 1032 times; a file that claims more is damaged, and
@@ -56,7 +58,23 @@ def read_d4rl(path: str | os.PathLike[str], progress: Progress | None = None) ->
 
         for name in present:
             arrays[name] = _read(file[name], tick)
-    return make_log(**arrays, source=str(path), infos=Tree(path, "infos"), metadata=Tree(path, "metadata"))
+    metadata = Tree(path, "metadata")
+    return make_log(
+        **arrays, source=str(path), infos=Tree(path, "infos"), metadata=metadata, **_declared(path, metadata)
+    )
+
+
+def _declared(path: Path, metadata: Mapping) -> dict[str, Any]:
+    """What the file says of actions and environment, as arguments of `make_log`."""
+    told = {name: metadata[name] for name in set(metadata).intersection(_DECLARED)}
+    try:
+        found: dict[str, Any] = {"env_id": str(told["env_id"])} if "env_id" in told else {}
+        found |= {"num_actions": int(told["num_actions"])} if "num_actions" in told else {}
+    except (TypeError, ValueError):
+        raise InputError(f"{path}: metadata/num_actions must be a whole number; write it again") from None
+    if {"action_low", "action_high"} <= set(told):
+        found["action_bounds"] = told["action_low"], told["action_high"]
+    return found
 
 
 class Tree(Mapping[str, Any]):
@@ -74,8 +92,11 @@ class Tree(Mapping[str, Any]):
         """Open the file and read one array, or one number or string."""
         if name not in self._names:
             raise KeyError(name)
+        import h5py
+
         with _opened(self._path) as file:
-            item = file[self._group] if name == self._group else file[self._group][name]
+            group = file[self._group]
+            item = group if isinstance(group, h5py.Dataset) else group[name]
             _safe_size(self._path, f"{self._group}/{name}", item)
             value = item[()]
         return value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -109,7 +130,7 @@ class Tree(Mapping[str, Any]):
 
 
 def write_d4rl(path: str | os.PathLike[str], log: Log) -> None:
-    """Write rows in D4RL's layout, `infos` and `metadata` included; the file appears whole or not at all."""
+    """Write rows in D4RL's layout, with all else that the log holds; the file appears whole or not at all."""
     import h5py
 
     path = Path(path)
@@ -120,10 +141,11 @@ def write_d4rl(path: str | os.PathLike[str], log: Log) -> None:
             for name, array in arrays.items():
                 if array is not None:
                     _write(file, name, array)
-            for group in ("infos", "metadata"):
-                entries: Mapping[str, Any] = getattr(log, group)
+            declared = {name: getattr(log, name) for name in _DECLARED if getattr(log, name) is not None}
+            for group, entries in (("infos", log.infos), ("metadata", {**log.metadata, **declared})):
                 for name, value in entries.items():
-                    _write(file, group if name == group else f"{group}/{name}", value)
+                    alone = name == group and len(entries) == 1
+                    _write(file, group if alone else f"{group}/{name}", value)
         part.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path} ({error.strerror or error}); choose another place") from error

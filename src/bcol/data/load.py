@@ -9,7 +9,7 @@ from typing import Any
 
 from bcol.data.columns import Columns
 from bcol.data.d4rl import Progress, read_d4rl
-from bcol.data.download import fetch
+from bcol.data.download import cache_dir, fetch
 from bcol.data.filters import transform_reward
 from bcol.data.log import Log, with_bounds
 from bcol.data.minari import read_minari
@@ -85,18 +85,18 @@ def read_log(
         log = read_minari(name.removeprefix("minari:"), progress=progress)
     elif name in TASKS:
         log = replace(read_d4rl(fetch(TASKS[name], cache=cache, mirrors=mirrors), progress), source=name)
-    elif name in FORGED:
+    elif name in FORGED or (name.startswith("forge/") and (cache_dir(cache) / f"{name}.hdf5").is_file()):
         # The forge is a room below this one: only a name that asks for it goes there.
         from bcol.forge.make import forge
 
         log = replace(read_d4rl(forge(name, cache=cache, progress=progress), progress), source=name)
     elif suffix in _HDF5:
         log = read_d4rl(name, progress)
-        known = known or FORGED.get(log.metadata.get("task", ""))  # a forged file says what it is
     elif suffix in _OWN:
         log = _OWN[suffix](name, columns)
     else:
         raise InputError(f"unknown dataset {name!r}; {_suggestion(name)}")
+    known = known or FORGED.get(log.metadata.get("task", ""))  # a forged file says what it is
     if action_bounds is not None:
         log = with_bounds(log, action_bounds)
     return log, known

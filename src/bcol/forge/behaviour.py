@@ -102,9 +102,10 @@ def read_behaviour(path: str | Path) -> Behaviour:
     path = Path(path)
     if path.suffix in _HDF5:
         return _from_d4rl(path)
-    _, _, networks = read_policy(path, None)
-    if "actor" not in networks:
-        raise InputError(f"{path} holds no actor to sample: give a rung of bcol data train-behaviour, or a D4RL file")
+    spec, _, networks = read_policy(path, None)
+    if "actor" not in networks or spec.normalization is not None:
+        what = "holds no actor to sample" if "actor" not in networks else "acts on normalised states"
+        raise InputError(f"{path} {what}: give a rung of bcol data train-behaviour, or a D4RL file")
     return Behaviour.from_actor(networks["actor"], path.name)
 
 

@@ -27,7 +27,7 @@ PUBLISHED = {
 
 DIFFERENCES = {
     "locomotion": "made by Gymnasium's -v4 environments in today's MuJoCo: data of D4RL's kind, not D4RL's rows",
-    "medium": "the policy is ours, chosen by its score",
+    "medium": "the policy is another than D4RL's",
     "d4rl": "the policy is the one inside the D4RL file",
     "medium-replay": "checkpoints sampled afresh, none from before learning set in; D4RL kept the learner's own buffer",
     "antmaze": "the walking policy is another; today's MuJoCo; time-outs are marked on the last row of episodes",
@@ -36,30 +36,29 @@ DIFFERENCES = {
 
 def make_card(log: Log, todo: Plan, about: dict[str, Any]) -> dict[str, Any]:
     """The card of a dataset from its rows and the plan it was made by."""
-    task = FORGED[about["name"]]
-    summary = describe(log, task)
-    scores = summary.scores
-    assert scores is not None
-    antmaze = todo.name.startswith("antmaze-")
-    kind = "antmaze" if antmaze else "d4rl" if todo.name.startswith("d4rl-") else todo.name.split("-", 1)[1]
-    differences = [DIFFERENCES[kind]] if kind in DIFFERENCES else []
+    summary = describe(log, FORGED.get(about["name"]))
+    assert log.action_low is not None
+    assert log.action_high is not None
+    middle, half = 0.5 * (log.action_high + log.action_low), 0.5 * (log.action_high - log.action_low)
+    kind = "d4rl" if todo.name.startswith("d4rl-") else todo.kind
+    differs = {"own": [], "antmaze": ["antmaze"]}.get(kind, ["locomotion", kind])
     card = {
         "about": about,
         "recipe": todo.recipe,
         "policies": list(todo.policies),
-        "environment": task.env_id,
+        "environment": todo.env,
         "versions": {name: version(name) for name in ("mujoco", "gymnasium", "numpy")},
         "rows": summary.rows,
         "episodes": len(summary.returns),
         "terminals": summary.terminals,
         "returns": _spread(summary.returns),
-        "scores": _spread(scores),
+        "scores": None if summary.scores is None else _spread(summary.scores),
         "lengths": _spread(summary.lengths),
-        "saturated_actions": float(np.mean(np.abs(log.actions) > 0.99)),
+        "saturated_actions": float(np.mean(np.abs(log.actions - middle) > 0.99 * half)),
         "published_score": PUBLISHED.get(todo.name.removeprefix("d4rl-")),
-        "differences": differences if antmaze else [DIFFERENCES["locomotion"], *differences],
+        "differences": [DIFFERENCES[key] for key in differs if key in DIFFERENCES],
     }
-    if antmaze:
+    if todo.kind == "antmaze":
         card["label_goal"] = RECIPES[todo.name].label_goal.tolist()
     return card
 
@@ -77,14 +76,13 @@ def read_card(path: Path) -> dict[str, Any]:
 
 def lines(card: dict[str, Any]) -> list[tuple[str, str]]:
     """What `bcol data info` shows of a card: names and values."""
-    about, score = card["about"], card["scores"]
-    published = card["published_score"]
+    about, published = card["about"], card["published_score"]
     rows = [
         ("recipe", card["recipe"]),
         ("policies", ", ".join(dict.fromkeys(card["policies"]))),
         ("checksums", ", ".join(x.removeprefix("sha256:")[:12] for x in dict.fromkeys(about["policies"]))),
         ("seed", str(about["seed"])),
-        ("mean score", f"{score['mean']:.1f}" + ("" if published is None else f" (D4RL's file: {published:g})")),
+        ("mean score", _mean_score(card, "") + ("" if published is None else f" (D4RL's file: {published:g})")),
         ("saturated", f"{card['saturated_actions']:.0%} of action components"),
         ("made with", ", ".join(f"{name} {number}" for name, number in card["versions"].items())),
     ]
@@ -100,12 +98,16 @@ def table(cards: Iterable[dict[str, Any]]) -> str:
     for card in cards:
         about, published = card["about"], card["published_score"]
         numbers = [f"{card['rows']:,}", f"{card['episodes']:,}", f"{card['lengths']['mean']:.0f}"]
-        numbers += [f"{card['returns']['mean']:.0f}", f"{card['scores']['mean']:.1f}"]
+        numbers += [f"{card['returns']['mean']:.0f}", _mean_score(card, "-")]
         numbers.append("-" if published is None else f"{published:g}")
         policies = list(dict.fromkeys(card["policies"]))
         shown = ", ".join(policies) if len(policies) < 3 else f"{policies[0]} to {policies[-1]}"
         body.append([f"`{about['name']}`", *numbers, shown])
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *body]) + "\n"
+
+
+def _mean_score(card: dict[str, Any], unknown: str) -> str:
+    return unknown if card["scores"] is None else f"{card['scores']['mean']:.1f}"
 
 
 def _spread(values: Any) -> dict[str, float]:

@@ -15,15 +15,20 @@ from bcol.nets import Norm
 class Forge:
     """Make datasets here, by D4RL's recipes, without a download. The same command continues what was interrupted.
 
+    A dataset of your own is any name with --env and --policy: as many rows by each policy, sampled.
+
     examples:
         bcol data forge hopper-medium
         bcol data forge antmaze-umaze antmaze-medium-play --workers 8
         bcol data forge d4rl-hopper-medium --policy hopper_medium-v2.hdf5
         bcol data forge walker2d-medium --rows 20000 --seed 1 --out small.hdf5
+        bcol data forge my-robot --env my_package:MyRobot-v0 --policy runs/my-robot/rung_*.safetensors --rows 100000
     """
 
     names: tyro.conf.Positional[tuple[str, ...]]
     """What to make: names from `bcol data list --contains forge`, with or without `forge/`."""
+    env: str | None = None
+    """Gymnasium id of the environment, for a dataset of your own."""
     policy: tuple[Path, ...] = ()
     """Files to take policies from, instead of the shipped ones: a D4RL v2 file, or a checkpoint of ours."""
     rows: int | None = None
@@ -43,12 +48,17 @@ class Forge:
             raise InputError("nothing to forge; give names from `bcol data list --contains forge`")
         if self.out is not None and len(self.names) > 1:
             raise InputError(f"--out is for one dataset: got {len(self.names)} names")
-        for name in self.names:
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "names"}
+        for name in self.names if self.env is None else ():
             if f"forge/{name.removeprefix('forge/')}" not in FORGED:
-                raise InputError(f"unknown dataset {name!r}; `bcol data list --contains forge` shows the names")
+                raise InputError(
+                    f"unknown dataset {name!r}; `bcol data list --contains forge` shows the names; "
+                    "for one of your own, give --env and --policy"
+                )
         for name in self.names:
-            path = forge(name, policy=self.policy, rows=self.rows, seed=self.seed, workers=self.workers, out=self.out)
-            Console().print(f"forge/{name.removeprefix('forge/')}  {path}", highlight=False, soft_wrap=True)
+            path = forge(name, **options)
+            shown = name.removeprefix("forge/") if self.out else path.stem
+            Console().print(f"forge/{shown}  {path}", highlight=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

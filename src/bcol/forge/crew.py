@@ -62,9 +62,14 @@ class Space:
         """Numbers in an action."""
         return len(self.low)
 
+    @property
+    def half_range(self) -> Float[np.ndarray, " a"]:
+        """What 1 stands for in an action in [-1, 1]."""
+        return 0.5 * (self.high - self.low)
+
     def scaled(self, action: Float[np.ndarray, "*n a"]) -> Float[np.ndarray, "*n a"]:
-        """Actions in [-1, 1] in the environment's own units."""
-        return self.low + (action + 1) * (0.5 * (self.high - self.low))
+        """Actions in [-1, 1] in the environment's own units; the very same where its bounds are -1 and 1."""
+        return 0.5 * (self.high + self.low) + self.half_range * action
 
 
 def space_of(world: Any, env: str) -> Space:
@@ -107,7 +112,7 @@ class Deck:
         episodes = []
         for t in range(self._steps):
             action = chosen[:, t] if order.actors is None else self._act(order.actors, noise[:, t])
-            commands = self._space.scaled(action)
+            commands = self._space.scaled(action).reshape(len(action), *self._worlds[0].action_space.shape)
             rows[:, t, :s], rows[:, t, s : s + a] = self._seen, action
             for i, world in enumerate(self._worlds):
                 seen, reward, terminated, truncated, _ = world.step(commands[i])

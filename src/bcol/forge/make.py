@@ -26,8 +26,9 @@ from bcol.data.download import cache_dir
 from bcol.data.log import make_log
 from bcol.data.tasks import FORGED
 from bcol.errors import InputError
-from bcol.evaluate import worker_pool
+from bcol.evaluate import make_environment, worker_pool
 from bcol.forge.cards import make_card
+from bcol.forge.crew import Space, space_of
 from bcol.forge.recipes import Plan, Segment, plan
 from bcol.forge.rollouts import Block
 from bcol.runs import RunError, write_atomically, write_json
@@ -39,6 +40,7 @@ _TOP = ("observations", "actions", "rewards", "terminals", "timeouts", "next_obs
 def forge(
     name: str,
     *,
+    env: str | None = None,
     policy: Sequence[str | Path] = (),
     rows: int | None = None,
     seed: int = 0,
@@ -50,7 +52,8 @@ def forge(
     """Make a dataset, unless it has been made.
 
     Args:
-        name: such as `hopper-medium`, with or without `forge/` before it.
+        name: such as `hopper-medium`, with or without `forge/` before it; or any other, for a dataset of your own.
+        env: Gymnasium id of the environment, for a dataset of your own.
         policy: files to take policies from, instead of the shipped ones.
         rows: about how many, instead of D4RL's number: only whole episodes are kept, as many as fit.
         seed: of all draws.
@@ -62,7 +65,7 @@ def forge(
     Returns:
         The file, in D4RL's layout, with its card inside and beside it (.json).
     """
-    path = Path(out) if out is not None else forged_file(name, rows, seed, cache)
+    path = Path(out) if out is not None else forged_file(name, rows if env is None else None, seed, cache)
     if path.suffix != ".hdf5":
         raise InputError(f"cannot write {path}: give a path ending in .hdf5")
     if path.exists() and out is None and not policy:
@@ -70,8 +73,12 @@ def forge(
     workers = os.cpu_count() or 1 if workers is None else workers
     if workers < 1:
         raise InputError(f"workers must be at least 1: got {workers}")
-    todo = plan(name, policy=policy, rows=rows, seed=seed)
+    todo = plan(name, env=env, policy=policy, rows=rows, seed=seed)
+    world = make_environment(todo.env)
+    space = space_of(world, todo.env)
+    world.close()
     about: dict[str, Any] = {"name": f"forge/{todo.name}", "rows": todo.rows, "seed": seed, "bcol": bcol.__version__}
+    about |= {} if env is None else {"env": env}
     about |= {"policies": [segment.source.checksum for segment in todo.segments]}
     if path.exists():
         if _about(path.with_suffix(".json")) == about:
@@ -81,7 +88,7 @@ def forge(
     _open_parts(parts, about)
     with ExitStack() as stack:
         _fill(parts, todo, workers, progress or stack.enter_context(_bar(about["name"])))
-    _assemble(path, parts, todo, about)
+    _assemble(path, parts, todo, about, space)
     shutil.rmtree(parts)
     return path
 
@@ -89,8 +96,6 @@ def forge(
 def forged_file(name: str, rows: int | None = None, seed: int = 0, cache: Any = None) -> Path:
     """Where a forged dataset is kept."""
     name = name.removeprefix("forge/")
-    if f"forge/{name}" not in FORGED:
-        raise InputError(f"unknown dataset 'forge/{name}': choose one of {', '.join(FORGED)}")
     options = ("" if rows is None else f"-rows{rows}") + ("" if seed == 0 else f"-seed{seed}")
     return cache_dir(cache) / "forge" / f"{name}{options}.hdf5"
 
@@ -147,15 +152,16 @@ def _fill(parts: Path, todo: Plan, workers: int, progress: Progress) -> None:
             tick()
 
 
-def _assemble(path: Path, parts: Path, todo: Plan, about: dict[str, Any]) -> None:
+def _assemble(path: Path, parts: Path, todo: Plan, about: dict[str, Any], space: Space) -> None:
     """One file of all blocks, in their order, cut after the last episode that fits into the number of rows."""
-    task = FORGED[about["name"]]
+    task = FORGED.get(about["name"])
+    ends_at_terminal = task is None or task.ends_at_terminal
     columns: dict[str, list[np.ndarray]] = {}
     for s, segment in enumerate(todo.segments):
         have, number = 0, 0
         while have < segment.rows:
             block = load_file(_part(parts, s, number))
-            ends = np.flatnonzero(block["timeouts"] | (block["terminals"] & task.ends_at_terminal)) + 1
+            ends = np.flatnonzero(block["timeouts"] | (block["terminals"] & ends_at_terminal)) + 1
             fit = ends[ends <= segment.rows - have]
             take = int(fit[-1]) if len(fit) else int(ends[0]) if have == 0 else 0
             for name, array in block.items():
@@ -166,7 +172,8 @@ def _assemble(path: Path, parts: Path, todo: Plan, about: dict[str, Any]) -> Non
     whole = {name: np.concatenate(arrays) for name, arrays in columns.items()}
     infos = {name.removeprefix("infos/"): array for name, array in whole.items() if name.startswith("infos/")}
     top: dict[str, Any] = {name: whole[name] for name in _TOP if name in whole}
-    log = make_log(**top, source=about["name"], infos=infos)
+    bounds = space.low, space.high
+    log = make_log(**top, source=about["name"], infos=infos, action_bounds=bounds, env_id=todo.env)
     card = make_card(log, todo, about)
     metadata = {"task": about["name"], "recipe": todo.recipe, "seed": about["seed"], "card": json.dumps(card)}
     metadata |= {"policy_checksum": " ".join(about["policies"])}

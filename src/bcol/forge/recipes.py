@@ -1,5 +1,6 @@
 """Which datasets can be forged, and of what each is made."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from bcol.data.tasks import FORGED, TASKS
 from bcol.errors import InputError
 from bcol.forge.behaviour import Behaviour, read_behaviour, read_walker, shipped
 from bcol.forge.goal_policy import GoalPolicy
-from bcol.forge.rollouts import AntMaze, Locomotion
+from bcol.forge.rollouts import AntMaze, Sampled
 
 ROWS = {
     "hopper-medium": 1_000_000,
@@ -33,6 +34,7 @@ TEXT = {
     "medium-replay": "policies on the way to medium, as many rows of each, sampled",
     "medium-expert": "the rows of medium, then as many of the expert, all actions sampled",
     "antmaze": "a goal-reaching ant led from cell to cell by a noisy controller; rewards labelled afterwards",
+    "own": "the policies given, as many rows of each, sampled",
 }
 
 
@@ -40,7 +42,7 @@ TEXT = {
 class Segment:
     """Some rows of a dataset, all by one policy."""
 
-    source: Locomotion | AntMaze
+    source: Sampled | AntMaze
     rows: int
 
 
@@ -50,15 +52,22 @@ class Plan:
 
     Attributes:
         name: of the dataset, without `forge/`.
-        recipe: what it is, in words.
+        kind: of its recipe, a key of `TEXT`.
+        env: the Gymnasium id of the world it is made in.
         segments: its rows, in order.
         policies: where each segment's policy comes from, in words.
     """
 
     name: str
-    recipe: str
+    kind: str
+    env: str
     segments: tuple[Segment, ...]
     policies: tuple[str, ...]
+
+    @property
+    def recipe(self) -> str:
+        """What it is, in words."""
+        return TEXT[self.kind]
 
     @property
     def rows(self) -> int:
@@ -66,39 +75,51 @@ class Plan:
         return sum(segment.rows for segment in self.segments)
 
 
-def plan(name: str, *, policy: Sequence[str | Path] = (), rows: int | None = None, seed: int = 0) -> Plan:
+def plan(
+    name: str,
+    *,
+    env: str | None = None,
+    policy: Sequence[str | Path] = (),
+    rows: int | None = None,
+    seed: int = 0,
+) -> Plan:
     """What forging a dataset amounts to.
 
     Args:
-        name: `hopper-medium`, `antmaze-umaze`, `d4rl-hopper-medium` and so on, with or without `forge/`.
+        name: `hopper-medium`, `antmaze-umaze`, `d4rl-hopper-medium` and so on, with or without `forge/`; or any other
+            name, for a dataset of your own.
+        env: Gymnasium id of the environment, for a dataset of your own.
         policy: files to take the policies from, instead of the shipped ones: one, or for medium-expert two, or for
-            medium-replay as many as there are rungs.
+            medium-replay and datasets of your own as many as you like.
         rows: how many, instead of D4RL's number.
         seed: of all draws.
     """
     name = name.removeprefix("forge/")
-    if f"forge/{name}" not in FORGED:
-        raise InputError(f"unknown dataset 'forge/{name}': choose one of {', '.join(FORGED)}")
+    known = FORGED.get(f"forge/{name}")
+    if known is None and env is None:
+        raise InputError(f"unknown dataset 'forge/{name}': choose one of {', '.join(FORGED)}, or give env and policy")
+    if known is not None and env is not None:
+        raise InputError(f"forge/{name} is made in {known.env_id}: leave out --env, or choose another name")
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise InputError(f"name must be made of letters, digits, '.', '_' and '-': got {name!r}")
     if rows is not None and rows < 1:
         raise InputError(f"rows must be at least 1: got {rows}")
     if seed < 0:
         raise InputError(f"seed must not be negative: got {seed}")
+    world = str(env or known.env_id)  # type: ignore[union-attr]
     total = rows or ROWS.get(name.removeprefix("d4rl-"), 1_000_000)
-    if name.startswith("antmaze-"):
-        walker = _walker(policy)
-        source = AntMaze(name, walker[0], seed)
-        return Plan(name, TEXT["antmaze"], (Segment(source, total),), (walker[1],))
-    kind = name.removeprefix("d4rl-").split("-", 1)[1]
+    kind = "own" if known is None else "antmaze" if name.startswith("antmaze-") else re.sub("^(d4rl-)?[^-]*-", "", name)
+    if kind == "antmaze":
+        walker, source = _walker(policy)
+        return Plan(name, kind, world, (Segment(AntMaze(name, walker, seed), total),), (source,))
     behaviours = _behaviours(name, kind, policy)
     bounds = np.linspace(0, total, len(behaviours) + 1).round().astype(int)
-    env = FORGED[f"forge/{name}"].env_id
     segments = [
-        Segment(Locomotion(env, behaviour, seed, f"{name}/{i}"), int(stop - start))
+        Segment(Sampled(world, behaviour, seed, f"{name}/{i}"), int(stop - start))
         for i, (behaviour, start, stop) in enumerate(zip(behaviours, bounds[:-1], bounds[1:], strict=True))
     ]
-    return Plan(
-        name, TEXT[kind], tuple(s for s in segments if s.rows), tuple(behaviour.source for behaviour in behaviours)
-    )
+    sources = tuple(behaviour.source for behaviour in behaviours)
+    return Plan(name, kind, world, tuple(s for s in segments if s.rows), sources)
 
 
 def _walker(policy: Sequence[str | Path]) -> tuple[GoalPolicy, str]:
@@ -122,6 +143,8 @@ def _behaviours(name: str, kind: str, policy: Sequence[str | Path]) -> list[Beha
                 f"run bcol data forge {name} --policy {robot}_{kind.replace('-', '_')}-v2.hdf5"
             )
         policy = (cached_file(known),)
+    if kind == "own" and not policy:
+        raise InputError(f"forge/{name} is your own: give the policies to sample, --policy FILE ...")
     if policy:
         if wanted is not None and len(policy) != wanted:
             raise InputError(f"forge/{name} needs {wanted} policy file{'s' if wanted > 1 else ''}: got {len(policy)}")

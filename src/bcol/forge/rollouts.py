@@ -1,7 +1,7 @@
 """Blocks of whole episodes, each a function of its number alone: what workers make, in any order.
 
-A block of locomotion has a fixed number of slots, each an environment that plays whole episodes until it has enough
-rows. All slots decide in one batch of fixed size, so no bit depends on which worker plays a block, or when.
+A block of a sampled policy has a fixed number of slots, each an environment that plays whole episodes until it has
+enough rows. All slots decide in one batch of fixed size, so no bit depends on which worker plays a block, or when.
 """
 
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from bcol.errors import InputError
 from bcol.evaluate import make_environment
 from bcol.forge.antmaze import get_recipe, make_episode
 from bcol.forge.behaviour import Behaviour, log_probability
+from bcol.forge.crew import Space, space_of
 from bcol.forge.goal_policy import GoalPolicy
 
 SLOTS = 8
@@ -32,8 +33,8 @@ Block = dict[str, Shaped[np.ndarray, "rows *shape"]]
 
 
 @dataclass(frozen=True, eq=False)
-class Locomotion:
-    """Episodes of a sampled policy; `infos/qpos` and `infos/qvel` are the simulator's state *before* the step."""
+class Sampled:
+    """Episodes of a sampled policy; in MuJoCo, `infos/qpos` and `infos/qvel` are the state *before* the step."""
 
     env: str
     behaviour: Behaviour
@@ -50,11 +51,11 @@ class Locomotion:
 
     def block(self, number: int) -> Block:
         """Play block `number`."""
-        worlds, limit = _worlds(self.env)
+        worlds, space, limit = _worlds(self.env)
         s, a = self.behaviour.observation_dim, self.behaviour.action_dim
-        if worlds[0].observation_space.shape != (s,) or worlds[0].action_space.shape != (a,):
+        if (space.observation_dim, space.action_dim) != (s, a):
             raise InputError(f"the policy is for {s} observations and {a} actions, which {self.env} has not")
-        tape = _Tape(worlds, s, a, limit, (self.seed, crc32(self.name.encode()), number))
+        tape = _Tape(worlds, space, limit, (self.seed, crc32(self.name.encode()), number))
         running = np.arange(SLOTS)
         while len(running):
             mean, log_std = self.behaviour.distribution(tape.seen)
@@ -67,10 +68,11 @@ class Locomotion:
 class _Tape:
     """The environments of a block and what they have recorded: arrays by slot and row, filled as time goes on."""
 
-    def __init__(self, worlds: list[Any], s: int, a: int, limit: int, key: tuple[int, ...]):
-        self._worlds, self._limit, self._key = worlds, limit, key
-        simulated = hasattr(getattr(worlds[0], "data", None), "qpos")
-        self._simulators = [world.data for world in worlds] if simulated else None
+    def __init__(self, worlds: list[Any], space: Space, limit: int, key: tuple[int, ...]):
+        self._worlds, self._space, self._limit, self._key = worlds, space, limit, key
+        s, a = space.observation_dim, space.action_dim
+        simulators = [getattr(world.unwrapped, "data", None) for world in worlds]
+        self._simulators: list[Any] | None = simulators if hasattr(simulators[0], "qpos") else None
 
         def empty(*shape: int, dtype: Any = np.float32) -> np.ndarray:
             # The last episode of a slot begins before its row SLOT_ROWS.
@@ -81,45 +83,47 @@ class _Tape:
         self._reward, self._terminal, self._timeout = empty(), empty(dtype=bool), empty(dtype=bool)
         if self._simulators is not None:
             self._qpos, self._qvel = (
-                empty(len(getattr(worlds[0].data, name)), dtype=np.float64) for name in ("qpos", "qvel")
+                empty(len(getattr(self._simulators[0], name)), dtype=np.float64) for name in ("qpos", "qvel")
             )
         self._episodes, self._rows = [0] * SLOTS, np.zeros(SLOTS, int)
         self.seen, self.noise = np.zeros((SLOTS, s), np.float32), np.zeros((SLOTS, limit, a), np.float32)
+        self._shaped = self.seen.reshape(SLOTS, *worlds[0].observation_space.shape)
         self.length = np.zeros(SLOTS, int)
         for i in range(SLOTS):
             self._begin(i)
 
     def _begin(self, i: int) -> None:
         random = np.random.default_rng((*self._key, i, self._episodes[i]))
-        self.seen[i] = self._worlds[i].reset(seed=int(random.integers(2**31)))[0]
+        self._shaped[i] = self._worlds[i].reset(seed=int(random.integers(2**31)))[0]
         self.noise[i] = random.standard_normal(self.noise.shape[1:], np.float32)
         self._episodes[i] += 1
         self.length[i] = 0
 
     def step(self, running: np.ndarray, inside: np.ndarray, mean: np.ndarray, log_std: np.ndarray) -> np.ndarray:
         """One step of the running slots, with the actions tanh(inside); the slots that go on."""
-        action = np.tanh(inside)
+        action = self._space.scaled(np.tanh(inside))
+        commands = action.reshape(len(action), *self._worlds[0].action_space.shape)
         at = running, self._rows[running]
         self._before[at], self._action[at] = self.seen[running], action
         self._inside[at], self._mean[at], self._log_std[at] = inside, mean, log_std
         ended = []
-        for i, row, command in zip(running.tolist(), at[1].tolist(), action, strict=True):
+        for i, row, command in zip(running.tolist(), at[1].tolist(), commands, strict=True):
             if self._simulators is not None:
                 data = self._simulators[i]
                 self._qpos[i, row], self._qvel[i, row] = data.qpos, data.qvel
-            self.seen[i], self._reward[i, row], terminal, _, _ = self._worlds[i].step(command)
+            self._shaped[i], self._reward[i, row], terminal, truncated, _ = self._worlds[i].step(command)
             self._terminal[i, row] = terminal
-            if terminal:
+            if terminal or truncated:
                 ended.append(i)
         self._after[at] = self.seen[running]
         self._rows[running] += 1
         self.length[running] += 1
-        over = (self.length[running] == self._limit) & ~self._terminal[at]
-        self._timeout[at] = over
-        if not ended and not over.any():
+        ended = sorted({*ended, *running[self.length[running] == self._limit].tolist()})
+        self._timeout[at] = np.isin(running, ended) & ~self._terminal[at]
+        if not ended:
             return running
-        done = {i for i in (*ended, *running[over].tolist()) if self._rows[i] >= SLOT_ROWS}
-        for i in (*ended, *running[over].tolist()):
+        done = {i for i in ended if self._rows[i] >= SLOT_ROWS}
+        for i in ended:
             if i not in done:
                 self._begin(i)
         return np.array([i for i in running.tolist() if i not in done], int)
@@ -141,6 +145,7 @@ class _Tape:
         if self._simulators is not None:
             arrays |= {"infos/qpos": joined(self._qpos), "infos/qvel": joined(self._qvel)}
         logged = log_probability(*(joined(x) for x in (self._mean, self._log_std, self._inside)))
+        logged -= np.log(self._space.half_range).sum()  # a density is per unit of the action
         return arrays | {"infos/action_log_probs": logged.astype(np.float32)}
 
 
@@ -170,10 +175,19 @@ class AntMaze:
 
 
 @cache
-def _worlds(env: str) -> tuple[list[Any], int]:
-    """The environments of this process, without wrappers (they cost time at every step), and the limit on steps."""
+def _worlds(env: str) -> tuple[list[Any], Space, int]:
+    """The environments of this process, their space, and the limit on steps."""
     made = [make_environment(env, disable_env_checker=True) for _ in range(SLOTS)]
     limit = made[0].spec.max_episode_steps
     if limit is None:
         raise InputError(f"{env} has no limit on steps: register it with max_episode_steps")
-    return [world.unwrapped for world in made], int(limit)
+    return [_bare(world) for world in made], space_of(made[0], env), int(limit)
+
+
+def _bare(world: Any) -> Any:
+    """Without Gymnasium's outer wrappers that count steps and look after callers: they cost time at every step."""
+    from gymnasium.wrappers import OrderEnforcing, TimeLimit
+
+    while isinstance(world, OrderEnforcing | TimeLimit):
+        world = world.env
+    return world

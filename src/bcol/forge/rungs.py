@@ -83,6 +83,7 @@ def measure(env: str, actor: Actor, episodes: int, seed: int) -> Measured:
         mean, log_std = gaussian(net, seen)
         noise = randomness * random.standard_normal(mean[:, 0].shape, np.float32)
         commands = space.scaled(np.tanh(mean[:, 0] + np.exp(log_std[:, 0]) * noise))
+        commands = commands.reshape(len(worlds), *worlds[0].action_space.shape)
         for i in np.flatnonzero(running):
             after, reward, terminated, truncated, _ = worlds[i].step(commands[i])
             seen[i] = np.reshape(after, -1)
