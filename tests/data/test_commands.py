@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 import tyro
+from matplotlib.pyplot import imread
 
 import bcol
 from bcol.data import commands, pair, read_d4rl, write_d4rl
@@ -19,6 +20,21 @@ def run(command, *arguments):
 def wide(monkeypatch, tmp_path):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("BCOL_DATA", str(tmp_path / "cache"))
+
+
+def test_names_are_whole_in_eighty_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(commands.List)
+    printed = capsys.readouterr().out
+    assert "forge/halfcheetah-medium-expert" in printed
+    assert "…" not in printed
+
+
+def test_list_shows_what_was_forged_here(capsys, tmp_path):
+    (tmp_path / "cache" / "forge").mkdir(parents=True)
+    write_d4rl(tmp_path / "cache" / "forge" / "mine.hdf5", rows("ssT", env_id="Robot-v0"))
+    run(commands.List, "--contains", "mine")
+    assert capsys.readouterr().out.split()[-3:] == ["forge/mine", "Robot-v0", "yes"]
 
 
 def test_list(capsys):
@@ -42,6 +58,15 @@ def test_info(capsys, tmp_path):
     assert (tmp_path / "x.png").stat().st_size > 1000
     with pytest.raises(bcol.InputError, match="cannot write the picture"):
         run(commands.Info, tmp_path / "x.hdf5", "--histogram", tmp_path / "x.nonsense")
+
+
+def test_the_picture_of_a_maze_shows_where_the_rows_lie(tmp_path):
+    sizes = []
+    for task in ("antmaze-umaze-v2", "hopper-medium-v2"):
+        write_d4rl(tmp_path / "x.hdf5", rows("ssTssO"))
+        run(commands.Info, tmp_path / "x.hdf5", "--task", task, "--histogram", tmp_path / "x.png")
+        sizes.append(imread(tmp_path / "x.png").shape[1])
+    assert sizes[0] > sizes[1]  # a third panel
 
 
 def test_info_of_a_task(capsys):

@@ -16,7 +16,7 @@ from rich.table import Table
 from bcol.data.check import check
 from bcol.data.columns import Columns
 from bcol.data.d4rl import Tree, write_d4rl
-from bcol.data.describe import describe, draw_histograms
+from bcol.data.describe import describe, draw
 from bcol.data.download import cache_dir, cached_file, fetch
 from bcol.data.load import read_log
 from bcol.data.log import Log, with_timeouts
@@ -93,7 +93,7 @@ class Info(_Reads):
     """
 
     histogram: Path | None = None
-    """Also draw the spread of returns and lengths into this picture."""
+    """Also draw the spread of returns and lengths into this picture, and for AntMaze where the rows lie."""
 
     def run(self) -> None:
         """Print the table, and draw the picture if one is asked for."""
@@ -122,7 +122,7 @@ class Info(_Reads):
 
             rest += lines(json.loads(log.metadata["card"]))
         if self.histogram is not None:
-            draw_histograms(about, self.data, self.histogram)
+            draw(log, task, self.data, self.histogram)
             rest.append(("picture", str(self.histogram)))
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(justify="right", min_width=15)

@@ -68,17 +68,25 @@ def describe(log: Log, task: Task | None = None) -> Summary:
     )
 
 
-def draw_histograms(summary: Summary, title: str, path: str | os.PathLike[str]) -> None:
-    """A picture of how returns and lengths are spread over the episodes."""
+def draw(log: Log, task: Task | None, title: str, path: str | os.PathLike[str]) -> None:
+    """A picture of how returns and lengths are spread over the episodes, and for AntMaze of where the rows lie."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    spread = summary.returns if summary.scores is None else summary.scores
-    label = "return" if summary.scores is None else "normalised score"
-    for axes, values, name in zip(figure.subplots(1, 2), (spread, summary.lengths), (label, "length"), strict=True):
+    summary, in_maze = describe(log, task), task is not None and "AntMaze" in task.env_id
+    figure = Figure(figsize=(12.5 if in_maze else 9, 3.4), layout="constrained")
+    panels = figure.subplots(1, 2 + in_maze)
+    spread = summary.returns if summary.scores is None or in_maze else summary.scores
+    label = "return" if summary.scores is None or in_maze else "normalised score"
+    for axes, values, name in zip(panels[:2], (spread, summary.lengths), (label, "length"), strict=True):
         axes.hist(values, bins=min(50, max(5, len(values) // 5)), color="#31688e")
         axes.set(xlabel=name, ylabel="episodes")
         axes.spines[["top", "right"]].set_visible(False)
+    if in_maze:
+        x, y = log.observations[:, :2].T
+        panels[2].hexbin(x, y, gridsize=60, bins="log", cmap="Greens", linewidths=0)
+        at_goal = log.rewards > 0
+        panels[2].plot(x[at_goal], y[at_goal], ".", color="#c44e52", ms=3)
+        panels[2].set(xlabel="x", ylabel="y", aspect="equal", title="rows; red: rewarded")
     figure.suptitle(title)
     try:
         figure.savefig(Path(path), dpi=150)
