@@ -1,5 +1,6 @@
 """What every agent is: a frozen dataclass of hyper-parameters with `init`, `update` and `policy`."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bcol.errors import InputError
 from bcol.fused import Precision, platform, resolved
@@ -128,10 +129,19 @@ def learner(net: Any) -> Learner:
     return Learner(net, jax.tree.map(np.asarray, optax.scale_by_adam().init(net)))
 
 
-def descend(this: Learner, gradient: Any, rate: Any) -> Learner:
-    """One step of Adam."""
+def descend(this: Learner, gradient: Any, rate: Any, when: Bool[Array, ""] | None = None) -> Learner:
+    """One step of Adam; none where `when` is given and false."""
     direction, adam = optax.scale_by_adam().update(gradient, this.adam)
-    return Learner(jax.tree.map(lambda p, d: p - rate * d, this.net, direction), adam)
+    moved = Learner(jax.tree.map(lambda p, d: p - rate * d, this.net, direction), adam)
+    return moved if when is None else jax.tree.map(lambda new, old: jnp.where(when, new, old), moved, this)
+
+
+def gradient_if(when: Bool[Array, ""], gradient: Callable[[], Any], net: Any) -> Any:
+    """The gradient for a network where `when` holds, else zeros, which are not worth computing.
+
+    Only this is branched on, and not the step that follows: networks that leave a branch are copied whole, every time.
+    """
+    return jax.lax.cond(when, gradient, lambda: jax.tree.map(jnp.zeros_like, net))
 
 
 def track(target: Any, net: Any, tau: Any) -> Any:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, learner, smoothed, track
+from bcol.agents.base import Batch, Clock, actor_metrics, clone, descend, gradient_if, learner, smoothed, track
 from bcol.agents.budgeted import Budgeted, Follow, State
 from bcol.budget import actor_head
 from bcol.nets import Actor, gaussian, make_actor, make_behavior, make_critic, mix
@@ -68,10 +68,10 @@ class BCOLTD3(Budgeted):
         mean, _ = gaussian(state.target_actor, batch.next_observation, actor_head(budgets[1:], self.heads))
         next_proposed = smoothed(jnp.tanh(mean), for_target, self.policy_noise, self.noise_clip)
         y = self.targets(state.target, batch, next_proposed[:, None], budgets)
-        proposed = jax.lax.stop_gradient(propose(state.actor.net))
+        proposed, to_actor = jax.vjp(propose, state.actor.net)
 
-        def actor_loss(net: Actor) -> Float[Array, ""]:
-            q = mix(self.proposed_values(state.critic.net, batch.observation, propose(net), budgets), self.min_weight)
+        def actor_loss(proposed: Float[Array, "n k a"]) -> Float[Array, ""]:
+            q = mix(self.proposed_values(state.critic.net, batch.observation, proposed, budgets), self.min_weight)
             return -(weight * q / jax.lax.stop_gradient(jnp.abs(q).mean(0))).mean(0).sum()
 
         critic_gradient, metrics = jax.grad(self.critic_loss, has_aux=True)(
@@ -80,14 +80,13 @@ class BCOLTD3(Budgeted):
         critic = descend(state.critic, critic_gradient, self.critic_lr)
         behavior, behavior_loss = clone(state.behavior, batch, self, clock)
 
-        def delayed(_: None) -> Any:
-            actor = descend(state.actor, jax.grad(actor_loss)(state.actor.net), self.actor_rate(clock))
-            return actor, track(state.target, critic.net, self.tau), track(state.target_actor, actor.net, self.tau)
-
-        def wait(_: None) -> Any:
-            return state.actor, state.target, state.target_actor
-
-        actor, target, target_actor = jax.lax.cond(clock.step % self.policy_delay == 0, delayed, wait, None)
+        now = clock.step % self.policy_delay == 0
+        actor_gradient = gradient_if(now, lambda: to_actor(jax.grad(actor_loss)(proposed))[0], state.actor.net)
+        actor = descend(state.actor, actor_gradient, self.actor_rate(clock), when=now)
+        target, target_actor = (
+            track(old, new, self.tau * now)
+            for old, new in ((state.target, critic.net), (state.target_actor, actor.net))
+        )
         metrics |= {"behavior_loss": behavior_loss, **actor_metrics(proposed)}
         return State(actor, critic, target, target_actor, behavior), metrics
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, learner, smoothed, track
+from bcol.agents.base import Agent, Batch, Clock, Learner, actor_metrics, descend, gradient_if, learner, smoothed, track
 from bcol.fused import Toward, values
 from bcol.nets import Actor, Critic, Norm, gaussian, make_actor, make_critic, mix
 
@@ -71,22 +71,22 @@ class OfflineTD3(Agent):
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.critic.net)
         critic = descend(state.critic, gradient, self.critic_lr)
 
-        def delayed(_: None) -> Any:
-            gradient = jax.grad(lambda net: self.actor_loss(net, critic.net, batch))(state.actor.net)
-            actor = descend(state.actor, gradient, self.actor_rate(clock))
-            return actor, track(state.target, critic.net, self.tau), track(state.target_actor, actor.net, self.tau)
-
-        def wait(_: None) -> Any:
-            return state.actor, state.target, state.target_actor
-
-        actor, target, target_actor = jax.lax.cond(clock.step % self.policy_delay == 0, delayed, wait, None)
-        metrics = {"critic_loss": loss, "q": q.mean(), "q_size": jnp.abs(q).max()}
-        metrics |= actor_metrics(self.act(state.actor.net, batch.observation))
+        now = clock.step % self.policy_delay == 0
+        proposed, to_actor = jax.vjp(lambda net: self.act(net, batch.observation), state.actor.net)
+        gradient = gradient_if(
+            now, lambda: to_actor(jax.grad(self.actor_loss)(proposed, critic.net, batch))[0], state.actor.net
+        )
+        actor = descend(state.actor, gradient, self.actor_rate(clock), when=now)
+        target, target_actor = (
+            track(old, new, self.tau * now)
+            for old, new in ((state.target, critic.net), (state.target_actor, actor.net))
+        )
+        metrics = {"critic_loss": loss, "q": q.mean(), "q_size": jnp.abs(q).max(), **actor_metrics(proposed)}
         return State(actor, critic, target, target_actor), metrics
 
-    def actor_loss(self, net: Actor, critic: Critic, batch: Batch) -> Float[Array, ""]:
-        """The first critic's value, scaled by its size, as TD3 does it."""
-        q = self.values(critic, batch.observation, self.act(net, batch.observation), "action")[0]
+    def actor_loss(self, proposed: Float[Array, "n a"], critic: Critic, batch: Batch) -> Float[Array, ""]:
+        """The first critic's value of what the actor does, scaled by its size, as TD3 does it."""
+        q = self.values(critic, batch.observation, proposed, "action")[0]
         return -q.mean() / jax.lax.stop_gradient(jnp.abs(q).mean())
 
     def act(self, net: Actor, observation: Float[Array, "n s"]) -> Float[Array, "n a"]:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from bcol.agents.base import Batch
 from bcol.agents.offline_td3 import OfflineTD3
-from bcol.nets import Actor, Critic
+from bcol.nets import Critic
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,9 @@ class TD3BC(OfflineTD3):
         "antmaze": {"alpha": 3.0, "actor_schedule": "cosine"},
     }
 
-    def actor_loss(self, net: Actor, critic: Critic, batch: Batch) -> Float[Array, ""]:
+    def actor_loss(self, proposed: Float[Array, "n a"], critic: Critic, batch: Batch) -> Float[Array, ""]:
         """The scaled value against the distance to the log."""
-        distance = jnp.mean((self.act(net, batch.observation) - batch.action) ** 2)
-        return self.alpha * super().actor_loss(net, critic, batch) + distance
+        return self.alpha * super().actor_loss(proposed, critic, batch) + jnp.mean((proposed - batch.action) ** 2)
 
     def check(self) -> None:
         """InputError if a hyper-parameter makes no sense."""
