@@ -136,10 +136,15 @@ def features(critic: Critic, observation: Float[Any, "n s"], action: Float[Any, 
     """The last shared hidden layer of every critic for p actions in each of n states."""
     xp = observation.__array_namespace__()
     (n, p, a), c = action.shape, critic.action.shape[0]
-    state = observation @ critic.state.weight + critic.state.bias[:, None]
-    x = action.reshape(n * p, a).astype(critic.action.dtype) @ critic.action
-    x = state[:, :, None] + x.reshape(c, n, p, x.shape[-1])
-    x = _activate(critic, 0, x.reshape(c, n * p, x.shape[-1]), xp)
+    if p == 1:  # nothing is shared: both halves of the first layer in one product
+        both = xp.concat([observation, action[:, 0]], axis=1)
+        x = xp.broadcast_to(both, (c, *both.shape)) @ xp.concat([critic.state.weight, critic.action], axis=1)
+        x += critic.state.bias[:, None]
+    else:
+        state = observation @ critic.state.weight + critic.state.bias[:, None]
+        x = action.reshape(n * p, a).astype(critic.action.dtype) @ critic.action
+        x = (state[:, :, None] + x.reshape(c, n, p, x.shape[-1])).reshape(c, n * p, x.shape[-1])
+    x = _activate(critic, 0, x, xp)
     for i, layer in enumerate(critic.hidden):
         x = _activate(critic, i + 1, x.astype(layer.weight.dtype) @ layer.weight + layer.bias[:, None], xp)
     return x.reshape(c, n, p, x.shape[-1])

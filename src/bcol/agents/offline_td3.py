@@ -86,7 +86,8 @@ class OfflineTD3(Agent):
 
     def actor_loss(self, proposed: Float[Array, "n a"], critic: Critic, batch: Batch) -> Float[Array, ""]:
         """The first critic's value of what the actor does, scaled by its size, as TD3 does it."""
-        q = self.values(critic, batch.observation, proposed, "action")[0]
+        first = jax.tree.map(lambda x: x[:1], critic)
+        q = self.values(first, batch.observation, proposed, "action")[0]
         return -q.mean() / jax.lax.stop_gradient(jnp.abs(q).mean())
 
     def act(self, net: Actor, observation: Float[Array, "n s"]) -> Float[Array, "n a"]:
