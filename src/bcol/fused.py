@@ -131,17 +131,18 @@ def fused_values(
     how: How, critic: Critic, observation: Float[Array, "n s"], action: Float[Array, "n p a"], heads: Sequence[Any]
 ) -> Float[Array, "r c n p"]:
     """`values` by the kernels."""
-    # The states' half of the first layer is the same for all actions.
-    state = observation @ critic.state.weight + critic.state.bias[:, None]
+    c = len(critic.action)
+    # The states' half of the first layer is the same for all actions. States and actions are the same for all critics
+    # and yet repeated: products that share them would be one product, around which the compiler turns large arrays.
+    state = jnp.broadcast_to(observation, (c, *observation.shape)) @ critic.state.weight + critic.state.bias[:, None]
     padding = max(16, 1 << (action.shape[-1] - 1).bit_length()) - action.shape[-1]  # what the matrix units take
-    actions = jnp.pad(action, ((0, 0), (0, 0), (0, padding)))
+    actions = jnp.pad(jnp.broadcast_to(action, (c, *action.shape)), ((0, 0), (0, 0), (0, 0), (0, padding)))
     first = jnp.pad(critic.action, ((0, 0), (0, padding), (0, 0)))
     weight, bias = critic.head
     weights = jnp.stack([pick(weight, h, axis=1) for h in heads], axis=2)
     biases = jnp.stack([pick(bias, h, axis=1) for h in heads])
     hidden = tuple((layer.weight, layer.bias) for layer in critic.hidden)
-    axes = Block(state=0, action=None, first=0, hidden=0, weight=0)
-    q = jax.vmap(functools.partial(_judge, how), (axes,))(Block(state, actions, first, hidden, weights))
+    q = jax.vmap(functools.partial(_judge, how))(Block(state, actions, first, hidden, weights))
     return q.transpose(2, 0, 3, 1) + biases[:, :, None]
 
 
@@ -162,7 +163,7 @@ def _judge_backward(how: How, residuals: Any, dq: Float[Array, "p r n"]) -> Any:
     if how.toward == "action":
         return (jax.tree.map(jnp.zeros_like, block)._replace(action=found[0]),)
     layers = len(block.hidden)
-    x, d, sums = found[0], found[1 : 2 + layers], found[2 + layers :]
+    x, d, sums, heads = found[0], found[1 : 2 + layers], found[2 + layers : -1], found[-1]
     pairs = zip([x, *kept[:-1]], d[1:], sums, strict=True)
     return (
         Block(
@@ -171,7 +172,7 @@ def _judge_backward(how: How, residuals: Any, dq: Float[Array, "p r n"]) -> Any:
             action=jnp.zeros_like(block.action),
             first=_outer(block.action.astype(how.dtype), d[0]),
             hidden=tuple((_outer(i, o), s.sum((0, 1))) for i, o, s in pairs),
-            weight=jnp.einsum("prn,nph->prh", dq, kept[-1].astype(jnp.float32)),
+            weight=heads.sum(0),
         ),
     )
 

@@ -71,7 +71,8 @@ def backward(how: How, block: Block, kept: list[Any], dq: Float[Array, "p r n"])
 
     Returns:
         Toward the action: its gradient [n, p, a]. Toward the weights: the first layer's output and the gradients before
-        each layer's rectifier, all [n, p, h], and of all but the first their sums [n / rows, p, h] over blocks of rows.
+        each layer's rectifier, all [n, p, h]; sums over blocks of rows of all but the first of these gradients
+        [n / rows, p, h]; and the gradient of the heads, summed likewise [n / rows, p, r, h].
     """
     (n, p, a), h, r = block.action.shape, block.state.shape[1], block.weight.shape[1]
     if how.toward == "action":
@@ -80,6 +81,7 @@ def backward(how: How, block: Block, kept: list[Any], dq: Float[Array, "p r n"])
         layers = len(block.hidden)
         outputs = [((n, p, h), how.dtype, _by_action(how, h))] * (2 + layers)
         outputs += [((n // how.rows, p, h), jnp.float32, _by_block(h))] * layers
+        outputs += [((n // how.rows, p, r, h), jnp.float32, _by_block(r, h))]
     arguments = [(dq, _by_judge(how, r)), *((x, _by_action(how, h)) for x in kept)]
     return _call(_backward_kernel, how, block, outputs, arguments)
 
@@ -122,8 +124,9 @@ def _by_action(how: How, width: int) -> Callable:
     return lambda blocks: pl.BlockSpec((how.rows, None, width), lambda i: (i % blocks, i // blocks, 0))
 
 
-def _by_block(width: int) -> Callable:
-    return lambda blocks: pl.BlockSpec((None, None, width), lambda i: (i % blocks, i // blocks, 0))
+def _by_block(*shape: int) -> Callable:
+    origin = (0,) * len(shape)
+    return lambda blocks: pl.BlockSpec((None, None, *shape), lambda i: (i % blocks, i // blocks, *origin))
 
 
 def _by_head(judges: int, width: int) -> Callable:
@@ -177,8 +180,12 @@ def _backward_kernel(how: How, layers: int, state: Any, action: Any, first: Any,
         return low
 
     def into_last(some: Any) -> Any:
-        heads = [dq[j, :][:, None] * weight[j, some][None] for j in range(weight.shape[0])]
-        return give(layers, some, jnp.where(kept[-1][:, some] > 0, functools.reduce(jnp.add, heads), 0))
+        judges, y = range(weight.shape[0]), kept[-1][:, some]
+        if not toward_action:
+            for j in judges:
+                outputs[-1][j, some] = (dq[j, :][:, None] * y.astype(jnp.float32)).sum(0)
+        heads = [dq[j, :][:, None] * weight[j, some][None] for j in judges]
+        return give(layers, some, jnp.where(y > 0, functools.reduce(jnp.add, heads), 0))
 
     def through_last(some: Any, total: Any) -> Any:
         return total + _dot(into_last(some), hidden[2][:, some], transposed=True)
