@@ -75,13 +75,12 @@ def backward(how: How, block: Block, kept: list[Any], dq: Float[Array, "p r n"])
         [n / rows, p, h]; and the gradient of the heads, summed likewise [n / rows, p, r, h].
     """
     (n, p, a), h, r = block.action.shape, block.state.shape[1], block.weight.shape[1]
-    if how.toward == "action":
-        outputs = [((n, p, a), jnp.float32, _by_action(how, a))]
-    else:
-        layers = len(block.hidden)
+    outputs: list[Any] = [((n, p, a), jnp.float32, _by_action(how, a))]
+    if how.toward == "weights":
+        layers, blocks = len(block.hidden), n // how.rows
         outputs = [((n, p, h), how.dtype, _by_action(how, h))] * (2 + layers)
-        outputs += [((n // how.rows, p, h), jnp.float32, _by_block(h))] * layers
-        outputs += [((n // how.rows, p, r, h), jnp.float32, _by_block(r, h))]
+        outputs += [((blocks, p, h), jnp.float32, _by_block(h))] * layers
+        outputs += [((blocks, p, r, h), jnp.float32, _by_block(r, h))]
     arguments = [(dq, _by_judge(how, r)), *((x, _by_action(how, h)) for x in kept)]
     return _call(_backward_kernel, how, block, outputs, arguments)
 
