@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import bcol
+from bcol.cli import main
 from bcol.errors import InputError
 from bcol.forge.behaviour import read_behaviour
 from bcol.forge.folder import rung_files
@@ -141,3 +142,13 @@ def test_rungs_are_close_at_first_and_far_later() -> None:
     assert gaps[0] == 5_000
     assert 30_000 < gaps[-2] <= 40_000
     assert len(steps) < 96
+
+
+def test_the_command_trains_draws_and_says_what_it_reached(tmp_path, capsys) -> None:
+    options = "--steps 256 --hidden 8 8 --envs 4 --round-steps 16 --random-steps 64 --batch-size 16 --workers 1"
+    out = tmp_path / "run"
+    main(["data", "train-behaviour", "point_world:Point-v0", *options.split(), "--out", str(out)])
+    said = capsys.readouterr().out
+    assert "the best rung is seed 0, step " in said
+    assert str(out / "curve.png") in said.replace("\n", "")
+    assert (out / "curve.png").stat().st_size > 10_000

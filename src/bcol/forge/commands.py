@@ -121,18 +121,20 @@ class TrainBehaviour:
     """The run folder; by default runs/ENV."""
 
     def run(self) -> None:
-        """Train, and say what the ladder reaches."""
+        """Train, draw the learning curve, and say what the ladder reaches."""
         from bcol.forge.folder import rung_files
         from bcol.forge.online import train_behaviour
         from bcol.forge.rungs import read_rung
         from bcol.forge.sac import SAC
+        from bcol.forge.watch import draw_curve
 
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         agent = SAC(**{field.name: options.pop(field.name) for field in fields(SAC)})
         folder = train_behaviour(agent=agent, **options)
         best = max(map(read_rung, rung_files(folder)), key=lambda rung: rung.score())
         Console().print(
-            f"{folder}: the best rung is seed {best.seed}, step {best.step:,}, with a score of {best.score():.1f}",
+            f"{folder}: the best rung is seed {best.seed}, step {best.step:,}, with a score of {best.score():.1f}\n"
+            f"Learning curve: {draw_curve(folder)}",
             highlight=False,
             soft_wrap=True,
         )

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from bcol.data.tasks import REFERENCES
 from bcol.evaluate import worker_pool
 from bcol.forge.crew import Space
 from bcol.forge.folder import append_to_curve, rung_files, rung_path
@@ -127,3 +129,24 @@ class Line:
         speed = self._bar.tasks[self._task].speed
         rate = f"{speed:,.0f} steps/s" if speed else ""
         self._bar.update(self._task, completed=step, rate=rate, news=", ".join(x for x in news if x))
+
+
+def draw_curve(folder: Path) -> Path:
+    """A picture of what the rungs of a run folder reach, `curve.png` beside them."""
+    from matplotlib.figure import Figure
+
+    measured = [rung for rung in map(read_rung, rung_files(folder)) if rung.measured is not None]
+    figure = Figure(figsize=(6.5, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for color, seed in zip(cycle(["#31688e", "#c44e52", "#55a868", "#8172b2"]), {r.seed: None for r in measured}):
+        mine = sorted((rung for rung in measured if rung.seed == seed), key=lambda rung: rung.step)
+        for sampled, style in ((False, "--"), (True, "-")):
+            label = f"seed {seed}, {'sampled' if sampled else 'mode'}"
+            scores = [rung.score(sampled) for rung in mine]
+            axes.plot([rung.step for rung in mine], scores, style, color=color, lw=1.2, label=label)
+    known = bool(measured) and measured[0].env in REFERENCES
+    axes.set(xlabel="environment steps", ylabel="normalised score" if known else "return", title=str(folder))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.savefig(folder / "curve.png", dpi=150)
+    return folder / "curve.png"
