@@ -7,7 +7,9 @@ bounds or number of the actions and the environment's id, is kept in `metadata` 
 
 import math
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ _OPTIONAL = ("timeouts", "next_observations")
 _DECLARED = ("action_low", "action_high", "num_actions", "env_id")
 _SAFE_KINDS = "biufS"
 _SLICE_BYTES = 1 << 25
+_CHUNK_BYTES = 1 << 20
+_GZIP_LEVEL = 1
 # Deflate cannot shrink anything further than about 1032 times; a file that claims more is damaged, and
 # believing it would fill the memory.
 _MOST_COMPRESSION = 1100
@@ -157,9 +161,21 @@ def _write(file: Any, name: str, value: Any) -> None:
     array = np.asarray(value.encode() if isinstance(value, str) else value)
     if array.ndim == 0 or array.size == 0:
         file.create_dataset(name, data=array)
-    else:
-        rows = max(1, min(len(array), (1 << 20) // max(1, array[0].nbytes)))
-        file.create_dataset(name, data=array, chunks=(rows, *array.shape[1:]), compression="gzip", compression_opts=1)
+        return
+    rows = max(1, min(len(array), _CHUNK_BYTES // array[0].nbytes))
+    options = {"chunks": (rows, *array.shape[1:]), "compression": "gzip", "compression_opts": _GZIP_LEVEL}
+    dataset = file.create_dataset(name, array.shape, array.dtype, **options)
+
+    def packed(start: int) -> bytes:
+        chunk = array[start : start + rows]
+        missing = np.zeros((rows - len(chunk), *array.shape[1:]), array.dtype)
+        return zlib.compress(chunk.tobytes() + missing.tobytes(), _GZIP_LEVEL)
+
+    # The HDF5 library compresses on one core; compressed here, on all of them, the chunks are the same.
+    with ThreadPoolExecutor() as pool:
+        starts = range(0, len(array), rows)
+        for start, content in zip(starts, pool.map(packed, starts), strict=True):
+            dataset.id.write_direct_chunk((start, *(0,) * (array.ndim - 1)), content)
 
 
 @contextmanager
