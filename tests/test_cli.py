@@ -45,15 +45,16 @@ def test_version_and_help_run_as_a_user_runs_them():
         assert "examples:" in shown.stdout
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+@pytest.mark.parametrize("arguments", [["--version"], ["demo", "--help"], ["data", "list"]])
+def test_a_reader_that_leaves_early_is_no_error(arguments):
     # The pipe's only reader is closed before anything is written, as `head` does at some point.
     read, write = os.pipe()
     os.close(read)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with os.fdopen(write, "w") as gone:
-        done = subprocess.run(
-            [sys.executable, "-m", "bcol", "data", "list"], stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120
-        )
-    assert done.stderr == ""
+        command = [sys.executable, "-m", "bcol", *arguments]
+        done = subprocess.run(command, stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120, env=environment)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(

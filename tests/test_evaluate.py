@@ -9,6 +9,7 @@ import pytest
 import bcol
 from bcol import evaluate as evaluate_function
 from bcol.data.transitions import Spec
+from bcol.evaluate import make_environment
 from bcol.film import film
 from bcol.runs import RunError
 from test_policy import make_policy, small
@@ -162,3 +163,10 @@ def test_films_mark_the_steps_that_deviate(tmp_path):
         assert animation.n_frames == 20
     with pytest.raises(bcol.InputError, match="frames must end in"):
         film(walker(), "painted-v0", tmp_path / "all.mp4")
+
+
+def test_halfcheetah_says_nothing_about_its_mass(capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where MuJoCo would also write a log
+    make_environment("HalfCheetah-v4").close()
+    assert capfd.readouterr().err == ""
+    assert list(tmp_path.iterdir()) == []

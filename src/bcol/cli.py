@@ -60,7 +60,18 @@ _COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Run `bcol ...`: exit code 0, 2 for bad input, or 1 for what failed while running; one line says why."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()  # here, where it can be told that nobody reads any more
+    except BrokenPipeError:
+        # `bcol ... | head`: the reader has gone, and what is still buffered must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _run(arguments: list[str]) -> None:
     if arguments == ["--version"]:
         print(f"bcol {bcol.__version__}")
         return
@@ -72,10 +83,6 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(error, 1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # `bcol ... | head`: the reader has gone, and what is still buffered must not be tried again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
 
 
 def _parse(arguments: list[str]) -> Any:

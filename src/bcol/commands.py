@@ -122,7 +122,7 @@ class Train:
                 )
             console.print(table)
             console.print("Mean and deviation over the episodes of the last ten evaluations.")
-        console.print(f"Run folder: {run.path}", soft_wrap=True, highlight=False)
+        console.print(f"Run folder: {run.path}", soft_wrap=True, highlight=False, markup=False)
 
 
 def train_command(arguments: list[str]) -> type:
@@ -213,7 +213,7 @@ class Evaluate:
             from bcol.film import film
 
             film(load_policy(members[0]), str(env), self.frames, seed=self.seed, budget=self.budget)
-            Console().print(f"Frames: {self.frames}", soft_wrap=True, highlight=False)
+            Console().print(f"Frames: {self.frames}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _value_of(flag: str, arguments: list[str]) -> str | None:

@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ from bcol.runs import RunError
 GROUP = 5
 # A group that takes longer than this hangs; the slowest tasks here need a minute.
 PATIENCE_SECONDS = 900.0
+# MuJoCo has one handler of warnings for all threads.
+_ONE_AT_A_TIME = RLock()
 
 
 @dataclass(frozen=True)
@@ -168,12 +171,13 @@ def _without_old_news() -> Iterator[None]:
         if "settotalmass" not in text:
             print(f"MuJoCo: {text}", file=sys.stderr)
 
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(say)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
+    with _ONE_AT_A_TIME:
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(say)
+        try:
+            yield
+        finally:
+            mujoco.set_mju_user_warning(before)
 
 
 def check_environment(policy: Policy, env: str) -> None:
@@ -193,7 +197,7 @@ def check_environment(policy: Policy, env: str) -> None:
                 "choose the environment that the data came from"
             )
         low, high = np.array(policy.spec.action_low), np.array(policy.spec.action_high)
-        if np.any(low < done.low - 1e-5) or np.any(high > done.high + 1e-5):
+        if np.any(low < done.low.reshape(-1) - 1e-5) or np.any(high > done.high.reshape(-1) + 1e-5):
             raise InputError(f"the policy's actions reach beyond those of {env}: its data had other bounds")
     finally:
         world.close()

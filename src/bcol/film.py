@@ -29,10 +29,10 @@ def film(policy: Policy, env: str, path: Path, seed: int = 0, budget: int | None
     frames, deviated, over = [], [], False
     try:
         while not over:
-            decision = policy.act(observation)
+            decision = policy.act(np.reshape(observation, -1))
             frames.append(_marked(world.render(), bool(decision.deviated)))
             deviated.append(bool(decision.deviated))
-            observation, _, terminated, truncated, _ = world.step(decision.action)
+            observation, _, terminated, truncated, _ = world.step(decision.action.reshape(world.action_space.shape))
             over = terminated or truncated
     finally:
         world.close()

@@ -33,8 +33,10 @@ def test_names_are_whole_in_eighty_columns(capsys, monkeypatch):
 def test_list_shows_what_was_forged_here(capsys, tmp_path):
     (tmp_path / "cache" / "forge").mkdir(parents=True)
     write_d4rl(tmp_path / "cache" / "forge" / "mine.hdf5", rows("ssT", env_id="Robot-v0"))
+    (tmp_path / "cache" / "forge" / "mine-too.hdf5").write_bytes(b"no HDF5")
     run(commands.List, "--contains", "mine")
-    assert capsys.readouterr().out.split()[-3:] == ["forge/mine", "Robot-v0", "yes"]
+    shown = capsys.readouterr().out.split()
+    assert shown[-6:] == ["forge/mine-too", "damaged", "yes", "forge/mine", "Robot-v0", "yes"]
 
 
 def test_list(capsys):

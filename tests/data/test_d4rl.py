@@ -143,9 +143,30 @@ def test_what_a_log_declares_survives(tmp_path):
     assert read_d4rl(tmp_path / "y.hdf5").num_actions == 7
 
 
+@pytest.mark.parametrize("dtype", ["f4", ">f8", "i2", "?", "S3"])
+@pytest.mark.parametrize("shape", [(1000,), (1000, 3), (7, 2, 3), (64, 4)])
+def test_chunks_are_those_of_the_hdf5_library(tmp_path, monkeypatch, dtype, shape):
+    monkeypatch.setattr("bcol.data.d4rl._CHUNK_BYTES", 256)  # many of them, the last one not full
+    array = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)[::-1]
+    write_d4rl(tmp_path / "x.hdf5", rows("ssT", infos={"x": array}))
+    with h5py.File(tmp_path / "x.hdf5") as file:
+        ours = file["infos/x"]
+        with h5py.File(tmp_path / "y.hdf5", "w") as other:
+            theirs = other.create_dataset("x", data=array, chunks=ours.chunks, compression="gzip", compression_opts=1)
+            assert ours.dtype == theirs.dtype
+            assert ours.id.get_num_chunks() == theirs.id.get_num_chunks()
+            for i in range(ours.id.get_num_chunks()):
+                at = theirs.id.get_chunk_info(i).chunk_offset
+                assert ours.id.read_direct_chunk(at) == theirs.id.read_direct_chunk(at)
+        np.testing.assert_array_equal(ours[()], array)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
+        ("num_actions", 7.5, "metadata/num_actions must be a whole number"),
+        ("env_id", np.array([b"Hopper-v4"]), "metadata/env_id must be text"),
+        ("action_high", np.inf, "must be finite"),
         ("num_actions", b"many", "metadata/num_actions must be a whole number"),
         ("action_high", np.array([-5.0]), "low < high"),
         ("action_high", np.array([1.0, 1.0]), "each one number or 1 of them"),

@@ -1,5 +1,7 @@
 """A world that is solved in seconds: a point on a line that should be brought to 0."""
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
@@ -31,8 +33,15 @@ class BrokenEnv(PointEnv):
 class PlaneEnv(gymnasium.Env):
     """A point in a square: terminal at its left edge, truncated at its lower one; actions are a column of two."""
 
+    metadata: ClassVar[dict] = {"render_modes": ["rgb_array"], "render_fps": 10}
     observation_space = Box(-1, 1, (2,), np.float32)
-    action_space = Box(-3, 1, (2, 1), np.float32)
+    action_space = Box(np.array([[-3], [-2]], np.float32), np.array([[1], [0.5]], np.float32))
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.zeros((8, 8, 3), np.uint8)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -55,10 +64,23 @@ class Tenfold(gymnasium.RewardWrapper):
         return 10 * reward
 
 
-def plane():
-    return Tenfold(PlaneEnv())
+class BlindEnv(PlaneEnv):
+    """Sees nothing after a while."""
+
+    def step(self, action):
+        seen, *rest = super().step(action)
+        return seen if seen[1] > -0.5 else np.full(2, np.nan, np.float32), *rest
 
 
-for name, made_by in {"Point": "PointEnv", "Broken": "BrokenEnv", "Plane": "plane"}.items():
+def plane(render_mode=None):
+    return Tenfold(PlaneEnv(render_mode))
+
+
+def short_plane():
+    return gymnasium.wrappers.TimeLimit(PlaneEnv(), 5)
+
+
+WORLDS = {"Point": "PointEnv", "Broken": "BrokenEnv", "Plane": "plane", "Short": "short_plane", "Blind": "BlindEnv"}
+for name, made_by in WORLDS.items():
     if f"{name}-v0" not in gymnasium.registry:
         gymnasium.register(f"{name}-v0", entry_point=f"point_world:{made_by}", max_episode_steps=20)

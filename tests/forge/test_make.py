@@ -20,10 +20,10 @@ from bcol.forge import make
 from bcol.forge.antmaze import RECIPES
 from bcol.forge.behaviour import Behaviour, log_probability, read_behaviour
 from bcol.forge.cards import read_card, table
-from bcol.forge.crew import Space
 from bcol.forge.make import forge, forged_file
 from bcol.forge.recipes import plan
 from bcol.forge.rungs import Rung, halved, read_rung, write_ladder, write_rung
+from bcol.forge.space import Space
 from bcol.nets import make_actor
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "d4rl_rows"

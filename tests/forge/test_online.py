@@ -147,7 +147,7 @@ def test_rungs_are_close_at_first_and_far_later() -> None:
 def test_the_command_trains_draws_and_says_what_it_reached(tmp_path, capsys) -> None:
     options = "--steps 256 --hidden 8 8 --envs 4 --round-steps 16 --random-steps 64 --batch-size 16 --workers 1"
     out = tmp_path / "run"
-    main(["data", "train-behaviour", "point_world:Point-v0", *options.split(), "--out", str(out)])
+    main(["data", "train-behaviour", "point_world:Plane-v0", *options.split(), "--out", str(out)])
     said = capsys.readouterr().out
     assert "the best rung is seed 0, step " in said
     assert str(out / "curve.png") in said.replace("\n", "")

@@ -55,6 +55,6 @@ class Bench:
         if self.output is not None:
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self.output.write_text(json.dumps(report.to_json(), indent=1) + "\n")
-            Console().print(f"Numbers: {self.output}", soft_wrap=True, highlight=False)
+            Console().print(f"Numbers: {self.output}", soft_wrap=True, highlight=False, markup=False)
         if all(row.microseconds is None for row in report.rows):
             raise RunError("nothing could be measured: the lines above say why")

@@ -12,6 +12,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from bcol.data.check import check
 from bcol.data.columns import Columns
@@ -46,7 +47,7 @@ class List:
             rows.append((task.name, task.env_id, f"{low:.0f} .. {high:.0f}", "yes" if file.exists() else ""))
         for file in sorted((cache_dir() / "forge").glob("*.hdf5")):
             if f"forge/{file.stem}" not in FORGED:
-                rows.append((f"forge/{file.stem}", Tree(file, "metadata").get("env_id", ""), "", "yes"))
+                rows.append((f"forge/{file.stem}", _recorded_in(file), "", "yes"))
         table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
         for title in ("name", "environment", "score 0 .. 100", "here"):
             table.add_column(title, no_wrap=True)
@@ -56,6 +57,13 @@ class List:
         if not table.row_count:
             raise InputError(f"no name contains {self.contains!r}; `bcol data list` shows them all")
         Console().print(table)
+
+
+def _recorded_in(file: Path) -> str:
+    try:
+        return str(Tree(file, "metadata").get("env_id", ""))
+    except InputError:
+        return "damaged"
 
 
 @dataclass(frozen=True)
@@ -99,11 +107,12 @@ class Info(_Reads):
         """Print the table, and draw the picture if one is asked for."""
         log, task = self.read()
         about = describe(log, task)
-        table = Table("", "min", "mean", "max", title=self.data)
+        table = Table("", "min", "mean", "max")
         for name, values in (("return", about.returns), ("score", about.scores), ("length", about.lengths)):
             if values is not None:
                 table.add_row(name, *(f"{value:.4g}" for value in (values.min(), values.mean(), values.max())))
         console = Console()
+        console.print(self.data, style="bold", markup=False, highlight=False, soft_wrap=True)
         console.print(table)
         rest = [
             ("rows", f"{about.rows:,}"),
@@ -122,14 +131,14 @@ class Info(_Reads):
 
             rest += lines(json.loads(log.metadata["card"]))
         if self.histogram is not None:
-            draw(log, task, self.data, self.histogram)
+            draw(log, about, task, self.data, self.histogram)
             rest.append(("picture", str(self.histogram)))
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(justify="right", min_width=15)
         grid.add_column(overflow="fold")
         for name, value in rest:
             if value:
-                grid.add_row(name, value)
+                grid.add_row(name, Text(value))
         console.print(grid, highlight=False)
 
 
@@ -191,7 +200,7 @@ class Convert(_Reads):
                 write_minari(self.out.removeprefix("minari:"), log, task=task)
             else:
                 write_d4rl(self.out, with_timeouts(log, task))
-        Console().print(f"wrote {len(log):,} rows to {self.out}", highlight=False)
+        Console().print(f"wrote {len(log):,} rows to {self.out}", highlight=False, markup=False)
 
 
 @dataclass(frozen=True)
@@ -219,7 +228,7 @@ class Download:
             raise InputError("nothing to download; give names from `bcol data list`")
         for name in self.names:
             path = fetch(TASKS[name], cache=self.cache, mirrors=self.mirror)
-            Console().print(f"{name}  {path}", highlight=False, soft_wrap=True)
+            Console().print(f"{name}  {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -63,20 +63,21 @@ def read_d4rl(path: str | os.PathLike[str], progress: Progress | None = None) ->
         for name in present:
             arrays[name] = _read(file[name], tick)
     metadata = Tree(path, "metadata")
-    return make_log(
-        **arrays, source=str(path), infos=Tree(path, "infos"), metadata=metadata, **_declared(path, metadata)
-    )
+    declared = _declared(path, metadata, discrete=arrays["actions"].dtype.kind in "iu")
+    return make_log(**arrays, source=str(path), infos=Tree(path, "infos"), metadata=metadata, **declared)
 
 
-def _declared(path: Path, metadata: Mapping) -> dict[str, Any]:
+def _declared(path: Path, metadata: Mapping, discrete: bool) -> dict[str, Any]:
     """What the file says of actions and environment, as arguments of `make_log`."""
     told = {name: metadata[name] for name in set(metadata).intersection(_DECLARED)}
-    try:
-        found: dict[str, Any] = {"env_id": str(told["env_id"])} if "env_id" in told else {}
-        found |= {"num_actions": int(told["num_actions"])} if "num_actions" in told else {}
-    except (TypeError, ValueError):
-        raise InputError(f"{path}: metadata/num_actions must be a whole number; write it again") from None
-    if {"action_low", "action_high"} <= set(told):
+    found: dict[str, Any] = {name: told[name] for name in ("env_id", "num_actions") if name in told}
+    if not isinstance(found.get("env_id", ""), str):
+        raise InputError(f"{path}: metadata/env_id must be text; write it again")
+    if "num_actions" in found:
+        if np.ndim(found["num_actions"]) or np.asarray(found["num_actions"]).dtype.kind not in "iu":
+            raise InputError(f"{path}: metadata/num_actions must be a whole number; write it again")
+        found["num_actions"] = int(found["num_actions"])
+    if {"action_low", "action_high"} <= set(told) and not discrete:
         found["action_bounds"] = told["action_low"], told["action_high"]
     return found
 
@@ -151,8 +152,9 @@ def write_d4rl(path: str | os.PathLike[str], log: Log) -> None:
                     alone = name == group and len(entries) == 1
                     _write(file, group if alone else f"{group}/{name}", value)
         part.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path} ({error.strerror or error}); choose another place") from error
+    except (OSError, RuntimeError) as error:  # a full disk is a RuntimeError where h5py closes what it could not write
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:120]
+        raise InputError(f"cannot write {path} ({reason}); choose another place") from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -68,11 +68,11 @@ def describe(log: Log, task: Task | None = None) -> Summary:
     )
 
 
-def draw(log: Log, task: Task | None, title: str, path: str | os.PathLike[str]) -> None:
+def draw(log: Log, summary: Summary, task: Task | None, title: str, path: str | os.PathLike[str]) -> None:
     """A picture of how returns and lengths are spread over the episodes, and for AntMaze of where the rows lie."""
     from matplotlib.figure import Figure
 
-    summary, in_maze = describe(log, task), task is not None and "AntMaze" in task.env_id
+    in_maze = task is not None and "AntMaze" in task.env_id and summary.observation_dim > 1
     figure = Figure(figsize=(12.5 if in_maze else 9, 3.4), layout="constrained")
     panels = figure.subplots(1, 2 + in_maze)
     spread = summary.returns if summary.scores is None or in_maze else summary.scores

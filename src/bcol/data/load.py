@@ -77,7 +77,10 @@ def read_log(
 ) -> tuple[Log, Task | None]:
     """The rows as logged, and the task they belong to, if known; arguments as for `load_dataset`."""
     name = os.fspath(name_or_path)
-    known = _task(task) if task is not None else _KNOWN.get(name) or task_of_file(Path(name).name)
+    forged = name in FORGED or (name.startswith("forge/") and (cache_dir(cache) / f"{name}.hdf5").is_file())
+    known = _task(task) if task is not None else _KNOWN.get(name)
+    if known is None and not forged:
+        known = task_of_file(Path(name).name)
     suffix = Path(name).suffix.lower()
     if columns is not None and suffix not in _OWN:
         raise InputError(f"columns given, but {name!r} is no own log; they apply to {', '.join(_OWN)} files")
@@ -85,7 +88,7 @@ def read_log(
         log = read_minari(name.removeprefix("minari:"), progress=progress)
     elif name in TASKS:
         log = replace(read_d4rl(fetch(TASKS[name], cache=cache, mirrors=mirrors), progress), source=name)
-    elif name in FORGED or (name.startswith("forge/") and (cache_dir(cache) / f"{name}.hdf5").is_file()):
+    elif forged:
         # The forge is a room below this one: only a name that asks for it goes there.
         from bcol.forge.make import forge
 
@@ -96,7 +99,8 @@ def read_log(
         log = _OWN[suffix](name, columns)
     else:
         raise InputError(f"unknown dataset {name!r}; {_suggestion(name)}")
-    known = known or FORGED.get(log.metadata.get("task", ""))  # a forged file says what it is
+    if known is None and isinstance(made := log.metadata.get("task"), str):
+        known = FORGED.get(made)  # a forged file says what it is
     if action_bounds is not None:
         log = with_bounds(log, action_bounds)
     return log, known

@@ -130,8 +130,8 @@ def with_bounds(log: Log, bounds: tuple[Any, Any]) -> Log:
         raise InputError(
             f"{log.source}: action_bounds must be (low, high), each one number or {dims[0]} of them"
         ) from error
-    if not (low < high).all():
-        raise InputError(f"{log.source}: action_bounds must have low < high in every dimension")
+    if not (low < high).all() or not np.isfinite([low, high]).all():
+        raise InputError(f"{log.source}: action_bounds must be finite and have low < high in every dimension")
     return replace(log, action_low=low, action_high=high)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,14 @@ class Behaviour:
         biases: likewise.
         smooth: whether the log-std is squashed smoothly, as in `bcol.nets`, or clipped to -20..2, as in D4RL's files.
         source: where it comes from, for the data card.
+        bounds: (low, high) of the actions that -1 and 1 stand for; None where they are the environment's.
     """
 
     weights: tuple[Float32[np.ndarray, "..."], ...]
     biases: tuple[Float32[np.ndarray, "..."], ...]
     smooth: bool
     source: str
+    bounds: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     @property
     def observation_dim(self) -> int:
@@ -106,7 +108,8 @@ def read_behaviour(path: str | Path) -> Behaviour:
     if "actor" not in networks or spec.normalization is not None:
         what = "holds no actor to sample" if "actor" not in networks else "acts on normalised states"
         raise InputError(f"{path} {what}: give a rung of bcol data train-behaviour, or a D4RL file")
-    return Behaviour.from_actor(networks["actor"], path.name)
+    behaviour = Behaviour.from_actor(networks["actor"], path.name)
+    return replace(behaviour, bounds=(spec.action_low, spec.action_high))
 
 
 def read_walker(path: str | Path) -> GoalPolicy:

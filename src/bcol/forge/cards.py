@@ -27,7 +27,7 @@ PUBLISHED = {
 
 DIFFERENCES = {
     "locomotion": "made by Gymnasium's -v4 environments in today's MuJoCo: data of D4RL's kind, not D4RL's rows",
-    "medium": "the policy is another than D4RL's",
+    "medium": "the policy is ours, chosen by its score",
     "d4rl": "the policy is the one inside the D4RL file",
     "medium-replay": "checkpoints sampled afresh, none from before learning set in; D4RL kept the learner's own buffer",
     "antmaze": "the walking policy is another; today's MuJoCo; time-outs are marked on the last row of episodes",
@@ -41,6 +41,7 @@ def make_card(log: Log, todo: Plan, about: dict[str, Any]) -> dict[str, Any]:
     assert log.action_high is not None
     middle, half = 0.5 * (log.action_high + log.action_low), 0.5 * (log.action_high - log.action_low)
     kind = "d4rl" if todo.name.startswith("d4rl-") else todo.kind
+    kind = "given" if kind == "medium" and not todo.policies[0].startswith("shipped") else kind
     differs = {"own": [], "antmaze": ["antmaze"]}.get(kind, ["locomotion", kind])
     card = {
         "about": about,

@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from bcol.data.tasks import FORGED
+from bcol.data.tasks import FORGED, REFERENCES
 from bcol.errors import InputError
 from bcol.nets import Norm
 
@@ -26,13 +26,13 @@ class Forge:
     """
 
     names: tyro.conf.Positional[tuple[str, ...]]
-    """What to make: names from `bcol data list --contains forge`, with or without `forge/`."""
+    """What to make: names from `bcol data list --contains forge`, with or without `forge/`; or one of your own."""
     env: str | None = None
     """Gymnasium id of the environment, for a dataset of your own."""
     policy: tuple[Path, ...] = ()
     """Files to take policies from, instead of the shipped ones: a D4RL v2 file, or a checkpoint of ours."""
     rows: int | None = None
-    """About how many rows, instead of D4RL's number."""
+    """About how many rows, instead of D4RL's number (a million for datasets of your own)."""
     seed: int = 0
     """Seed of all draws."""
     workers: int | None = None
@@ -58,7 +58,7 @@ class Forge:
         for name in self.names:
             path = forge(name, **options)
             shown = name.removeprefix("forge/") if self.out else path.stem
-            Console().print(f"forge/{shown}  {path}", highlight=False, soft_wrap=True)
+            Console().print(f"forge/{shown}  {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,11 @@ class TrainBehaviour:
         agent = SAC(**{field.name: options.pop(field.name) for field in fields(SAC)})
         folder = train_behaviour(agent=agent, **options)
         best = max(map(read_rung, rung_files(folder)), key=lambda rung: rung.score())
+        reached = "score" if self.env in REFERENCES else "return"
         Console().print(
-            f"{folder}: the best rung is seed {best.seed}, step {best.step:,}, with a score of {best.score():.1f}\n"
+            f"{folder}: the best rung is seed {best.seed}, step {best.step:,}, with a {reached} of {best.score():.1f}\n"
             f"Learning curve: {draw_curve(folder)}",
             highlight=False,
+            markup=False,
             soft_wrap=True,
         )

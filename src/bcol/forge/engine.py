@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Int
 
 from bcol.errors import InputError
-from bcol.forge.crew import Space
 from bcol.forge.sac import SAC, named, unpack
+from bcol.forge.space import Space
 from bcol.nets import Actor
 
 

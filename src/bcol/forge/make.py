@@ -28,9 +28,9 @@ from bcol.data.tasks import FORGED
 from bcol.errors import InputError
 from bcol.evaluate import make_environment, worker_pool
 from bcol.forge.cards import make_card
-from bcol.forge.crew import Space, space_of
 from bcol.forge.recipes import Plan, Segment, plan
 from bcol.forge.rollouts import Block
+from bcol.forge.space import Space, space_of
 from bcol.runs import RunError, write_atomically, write_json
 
 Progress = Callable[[float], None]
@@ -68,15 +68,17 @@ def forge(
     path = Path(out) if out is not None else forged_file(name, rows if env is None else None, seed, cache)
     if path.suffix != ".hdf5":
         raise InputError(f"cannot write {path}: give a path ending in .hdf5")
-    if path.exists() and out is None and not policy:
+    if path.exists() and out is None and not policy and env is None:
         return path
     workers = os.cpu_count() or 1 if workers is None else workers
     if workers < 1:
         raise InputError(f"workers must be at least 1: got {workers}")
     todo = plan(name, env=env, policy=policy, rows=rows, seed=seed)
-    world = make_environment(todo.env)
+    world = make_environment(todo.env, disable_env_checker=True)
     space = space_of(world, todo.env)
     world.close()
+    for segment in todo.segments:
+        segment.source.check(space)
     about: dict[str, Any] = {"name": f"forge/{todo.name}", "rows": todo.rows, "seed": seed, "bcol": bcol.__version__}
     about |= {} if env is None else {"env": env}
     about |= {"policies": [segment.source.checksum for segment in todo.segments]}
@@ -145,8 +147,13 @@ def _fill(parts: Path, todo: Plan, workers: int, progress: Progress) -> None:
                 s, number = pending.pop(future)
                 try:
                     block = future.result()
+                except (InputError, RunError):
+                    raise
                 except BrokenProcessPool:
                     raise RunError("a process that played episodes died: it crashed, or memory ran out") from None
+                except Exception as error:
+                    first = (str(error).splitlines() or [""])[0]
+                    raise RunError(f"the environment {todo.env} failed: {type(error).__name__}: {first}") from error
                 write_atomically(_part(parts, s, number), save(block))
                 stretches[s].done[number] = len(block["rewards"])
             tick()

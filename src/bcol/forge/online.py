@@ -25,10 +25,11 @@ import numpy as np
 
 from bcol.errors import InputError
 from bcol.evaluate import make_environment
-from bcol.forge.crew import Order, Slot, hired, space_of
+from bcol.forge.crew import Order, Slot, hired
 from bcol.forge.engine import Engine
 from bcol.forge.folder import opened, save_checkpoint
 from bcol.forge.sac import SAC
+from bcol.forge.space import space_of
 from bcol.forge.watch import Ladder, Line, Window
 
 

@@ -96,17 +96,21 @@ def plan(
     """
     name = name.removeprefix("forge/")
     known = FORGED.get(f"forge/{name}")
-    if known is None and env is None:
+    if known is None and not env:
         raise InputError(f"unknown dataset 'forge/{name}': choose one of {', '.join(FORGED)}, or give env and policy")
     if known is not None and env is not None:
         raise InputError(f"forge/{name} is made in {known.env_id}: leave out --env, or choose another name")
     if not re.fullmatch(r"[\w.-]+", name):
         raise InputError(f"name must be made of letters, digits, '.', '_' and '-': got {name!r}")
+    if known is None and re.match(r"d4rl-|.*-(rows|seed)\d+$", name):
+        raise InputError(
+            f"name must not begin with d4rl- or end like -rows100 or -seed1, which mean something: got {name!r}"
+        )
     if rows is not None and rows < 1:
         raise InputError(f"rows must be at least 1: got {rows}")
     if seed < 0:
         raise InputError(f"seed must not be negative: got {seed}")
-    world = str(env or known.env_id)  # type: ignore[union-attr]
+    world = str(env) if known is None else known.env_id
     total = rows or ROWS.get(name.removeprefix("d4rl-"), 1_000_000)
     kind = "own" if known is None else "antmaze" if name.startswith("antmaze-") else re.sub("^(d4rl-)?[^-]*-", "", name)
     if kind == "antmaze":

@@ -16,8 +16,9 @@ from bcol.errors import InputError
 from bcol.evaluate import make_environment
 from bcol.forge.antmaze import get_recipe, make_episode
 from bcol.forge.behaviour import Behaviour, log_probability
-from bcol.forge.crew import Space, space_of
 from bcol.forge.goal_policy import GoalPolicy
+from bcol.forge.space import Space, space_of
+from bcol.runs import RunError
 
 SLOTS = 8
 """Environments in a block; fixed, because the size of a batch changes rounding."""
@@ -49,12 +50,17 @@ class Sampled:
         """Of the policy."""
         return self.behaviour.checksum
 
+    def check(self, space: Space) -> None:
+        """InputError unless the policy is one for this environment."""
+        s, a, bounds = self.behaviour.observation_dim, self.behaviour.action_dim, self.behaviour.bounds
+        if (space.observation_dim, space.action_dim) != (s, a):
+            raise InputError(f"the policy is for {s} observations and {a} actions, which {self.env} has not")
+        if bounds is not None and not np.allclose(bounds, (space.low, space.high)):
+            raise InputError(f"{self.behaviour.source} acts within other bounds than those of {self.env}")
+
     def block(self, number: int) -> Block:
         """Play block `number`."""
         worlds, space, limit = _worlds(self.env)
-        s, a = self.behaviour.observation_dim, self.behaviour.action_dim
-        if (space.observation_dim, space.action_dim) != (s, a):
-            raise InputError(f"the policy is for {s} observations and {a} actions, which {self.env} has not")
         tape = _Tape(worlds, space, limit, (self.seed, crc32(self.name.encode()), number))
         running = np.arange(SLOTS)
         while len(running):
@@ -146,6 +152,8 @@ class _Tape:
             arrays |= {"infos/qpos": joined(self._qpos), "infos/qvel": joined(self._qvel)}
         logged = log_probability(*(joined(x) for x in (self._mean, self._log_std, self._inside)))
         logged -= np.log(self._space.half_range).sum()  # a density is per unit of the action
+        if not all(np.isfinite(arrays[name]).all() for name in ("next_observations", "rewards")):
+            raise RunError("the environment gave NaN or infinite observations or rewards")
         return arrays | {"infos/action_log_probs": logged.astype(np.float32)}
 
 
@@ -167,6 +175,9 @@ class AntMaze:
         """Of the policy."""
         return self.policy.checksum
 
+    def check(self, space: Space) -> None:
+        """Nothing to add: sizes were looked at when the policy was read."""
+
     def block(self, number: int) -> Block:
         """Play block `number`."""
         numbers = range(MAZE_EPISODES * number, MAZE_EPISODES * (number + 1))
@@ -185,9 +196,8 @@ def _worlds(env: str) -> tuple[list[Any], Space, int]:
 
 
 def _bare(world: Any) -> Any:
-    """Without Gymnasium's outer wrappers that count steps and look after callers: they cost time at every step."""
+    """Without what `gymnasium.make` puts around it, a limit on steps and a guard: they cost time at every step."""
     from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
-    while isinstance(world, OrderEnforcing | TimeLimit):
-        world = world.env
-    return world
+    world = world.env if isinstance(world, TimeLimit) else world
+    return world.env if isinstance(world, OrderEnforcing) else world

@@ -19,7 +19,7 @@ from bcol.data.tasks import REFERENCES
 from bcol.data.transitions import Spec
 from bcol.errors import InputError
 from bcol.evaluate import make_environment
-from bcol.forge.crew import Space, space_of
+from bcol.forge.space import Space, space_of
 from bcol.nets import Actor, gaussian
 from bcol.runs import FORMAT, read_checkpoint, rebuild_networks, write_atomically
 

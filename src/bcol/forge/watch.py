@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bcol.data.tasks import REFERENCES
 from bcol.evaluate import worker_pool
-from bcol.forge.crew import Space
 from bcol.forge.folder import append_to_curve, rung_files, rung_path
 from bcol.forge.rungs import Measured, Rung, halved, measure, read_rung, with_returns, write_rung
+from bcol.forge.space import Space
 from bcol.nets import Actor
 
 
