@@ -81,7 +81,9 @@ class BCOLTD3(Budgeted):
         behavior, behavior_loss = clone(state.behavior, batch, self, clock)
 
         now = clock.step % self.policy_delay == 0
-        actor_gradient = gradient_if(now, lambda: to_actor(jax.grad(actor_loss)(proposed))[0], state.actor.net)
+        # The forward pass is the penalty's too; inside the branch it would be made once more.
+        _, to_proposed = jax.vjp(actor_loss, proposed)
+        actor_gradient = gradient_if(now, lambda: to_actor(to_proposed(jnp.ones(()))[0])[0], state.actor.net)
         actor = descend(state.actor, actor_gradient, self.actor_rate(clock), when=now)
         target, target_actor = (
             track(old, new, self.tau * now)
