@@ -136,7 +136,9 @@ def features(critic: Critic, observation: Float[Any, "n s"], action: Float[Any, 
     """The last shared hidden layer of every critic for p actions in each of n states."""
     xp = observation.__array_namespace__()
     (n, p, a), c = action.shape, critic.action.shape[0]
-    if p == 1 and not isinstance(action, np.ndarray):  # nothing is shared, so one product is less to compile
+    if p == 1 and not isinstance(action, np.ndarray):
+        # Nothing is shared, so a compiled step needs one product for both halves. NumPy would join the weights anew for
+        # every decision, which costs more than it saves.
         both = xp.concat([observation, action[:, 0]], axis=1)
         x = xp.broadcast_to(both, (c, *both.shape)) @ xp.concat([critic.state.weight, critic.action], axis=1)
         x += critic.state.bias[:, None]

@@ -85,10 +85,8 @@ class BCOLTD3(Budgeted):
         _, to_proposed = jax.vjp(actor_loss, proposed)
         actor_gradient = gradient_if(now, lambda: to_actor(to_proposed(jnp.ones(()))[0])[0], state.actor.net)
         actor = descend(state.actor, actor_gradient, self.actor_rate(clock), when=now)
-        target, target_actor = (
-            track(old, new, self.tau * now)
-            for old, new in ((state.target, critic.net), (state.target_actor, actor.net))
-        )
+        target = track(state.target, critic.net, self.tau * now)
+        target_actor = track(state.target_actor, actor.net, self.tau * now)
         metrics |= {"behavior_loss": behavior_loss, **actor_metrics(proposed)}
         return State(actor, critic, target, target_actor, behavior), metrics
 

@@ -77,10 +77,8 @@ class OfflineTD3(Agent):
             now, lambda: to_actor(jax.grad(self.actor_loss)(proposed, critic.net, batch))[0], state.actor.net
         )
         actor = descend(state.actor, gradient, self.actor_rate(clock), when=now)
-        target, target_actor = (
-            track(old, new, self.tau * now)
-            for old, new in ((state.target, critic.net), (state.target_actor, actor.net))
-        )
+        target = track(state.target, critic.net, self.tau * now)
+        target_actor = track(state.target_actor, actor.net, self.tau * now)
         metrics = {"critic_loss": loss, "q": q.mean(), "q_size": jnp.abs(q).max(), **actor_metrics(proposed)}
         return State(actor, critic, target, target_actor), metrics
 
